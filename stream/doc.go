@@ -1,0 +1,32 @@
+// Package stream is the balancer itself: a [Server] of workers that carry
+// sessions between clients and the peers of upstreams.
+//
+// One session, step by step, and the file that tells of each:
+//
+//	the kernel spreads connections over the workers' sockets   tcp/listener.go
+//	a worker's loop wakes up                                   loop/loop.go
+//	the connection is accepted, if there is room               tcp/worker.go
+//	a peer is picked, and the next one if it fails             tcp/session.go, upstream/group.go, balance/
+//	what a failure costs the peer                              upstream/failure.go
+//	bytes move: small ones copied, big ones spliced            tcp/session.go, tcp/pipe.go
+//	ends and resets are passed on, deadlines kept              tcp/session.go, loop/wheel.go
+//	one log line is written                                    accesslog/
+//
+// A worker is one goroutine locked to its thread, with its own epoll set, its
+// own listening socket for every address, its own sessions, pipes and timers.
+// Workers share only the upstreams' state, the count of sessions, and, for
+// unix sockets, the listening descriptor.
+//
+// Units: see conf for settings, stats for counters.
+//
+// Errors: [Start] returns every error; afterwards only log lines tell of
+// trouble, and close reasons of what became of sessions.
+//
+// Ownership: a Server's methods may be called by any goroutine. The Server
+// closes every descriptor it opened, at the latest in Stop.
+//
+// Kernel: Linux 5.6 or newer. GOMAXPROCS is raised to workers + 1, so that
+// the workers, which hold on to their Ps, leave one to everybody else.
+//
+// HCL, signals, flags and eBPF are left to others.
+package stream

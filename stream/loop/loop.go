@@ -1,0 +1,171 @@
+package loop
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/internal/sys"
+)
+
+// Handler is the worker that a loop calls. All its methods run on the loop's
+// thread.
+type Handler interface {
+	// OnEvent is told that a registered descriptor is ready (EPOLLIN and so
+	// on), or, with events 0, that work put off by Later may go on.
+	OnEvent(t Token, events uint32)
+	// OnTimer is told that the deadline of a number in Loop.Timers has come.
+	OnTimer(id int32)
+	// EndTurn ends a turn: nothing of it will be delivered any more.
+	EndTurn()
+}
+
+// eventsPerTurn bounds one turn, so that timers and the mailbox get their time.
+const eventsPerTurn = 256
+
+// Stats counts what a loop did. Its fields may be read by any goroutine.
+type Stats struct {
+	Turns atomic.Uint64 // returns of epoll_wait
+	Stale atomic.Uint64 // events for an earlier generation, dropped
+}
+
+// Loop is one worker's event loop.
+type Loop struct {
+	// immutable
+	epfd    int32
+	clock   clock.Source
+	handler Handler
+
+	Mailbox Mailbox
+	Stats   Stats
+
+	// owned by the loop's thread
+	Timers  *Wheel
+	now     clock.Time
+	events  []sys.Event
+	later   []Token // to be called again in the next turn
+	spare   []Token
+	stopped bool
+}
+
+// New returns a loop that calls h. The caller runs it with Run, or turn by
+// turn with Turn, and ends with Close.
+func New(h Handler, source clock.Source) (*Loop, error) {
+	epfd, errno := sys.EpollCreate()
+	if errno != 0 {
+		return nil, fmt.Errorf("create epoll set: %w", errno)
+	}
+	wake, errno := sys.EventFD()
+	if errno != 0 {
+		sys.Close(epfd)
+		return nil, fmt.Errorf("create eventfd: %w", errno)
+	}
+	l := &Loop{
+		epfd:    epfd,
+		clock:   source,
+		handler: h,
+		Mailbox: Mailbox{fd: wake},
+		Timers:  NewWheel(source().Millis()),
+		now:     source(),
+		events:  make([]sys.Event, eventsPerTurn),
+	}
+	if errno := sys.EpollAdd(epfd, wake, unix.EPOLLIN, uint64(MakeToken(kindMailbox, 0, 0, 0))); errno != 0 {
+		l.Close()
+		return nil, fmt.Errorf("register eventfd: %w", errno)
+	}
+	return l, nil
+}
+
+// Close closes the loop's own descriptors. Preconditions: Run has returned.
+func (l *Loop) Close() {
+	l.Mailbox.close()
+	sys.Close(l.epfd)
+}
+
+// Now returns the instant of this turn.
+func (l *Loop) Now() clock.Time { return l.now }
+
+// Add registers fd under t for those events.
+func (l *Loop) Add(fd int32, events uint32, t Token) unix.Errno {
+	return sys.EpollAdd(l.epfd, fd, events, uint64(t))
+}
+
+// Remove takes fd out of the epoll set.
+func (l *Loop) Remove(fd int32) { sys.EpollDelete(l.epfd, fd) }
+
+// Later has the handler called for t again in the next turn, with events 0:
+// for work that was cut short so that others get their share.
+func (l *Loop) Later(t Token) { l.later = append(l.later, t) }
+
+// Stop ends Run after the current turn.
+func (l *Loop) Stop() { l.stopped = true }
+
+// Run turns the loop until Stop is called. Preconditions: the calling
+// goroutine is locked to its thread.
+func (l *Loop) Run() {
+	for !l.stopped {
+		l.Turn(-1)
+	}
+}
+
+// Turn waits for at most that long (negative: until something is due) and
+// then handles one batch of events, what Later put off, and what is due.
+func (l *Loop) Turn(wait time.Duration) {
+	n, errno := sys.EpollWait(l.epfd, l.events, l.timeout(wait))
+	if errno != 0 && errno != unix.EINTR {
+		panic("loop: epoll_wait: " + errno.Error())
+	}
+	l.now = l.clock()
+	l.Stats.Turns.Add(1)
+	if errno != 0 {
+		n = 0
+	}
+
+	put := l.later
+	l.later = l.spare[:0]
+	for _, t := range put {
+		l.handler.OnEvent(t, 0)
+	}
+	l.spare = put
+
+	mail := false
+	for i := range l.events[:n] {
+		ev := &l.events[i]
+		t := Token(ev.Data())
+		if t.Kind() == kindMailbox {
+			mail = true
+			continue
+		}
+		l.handler.OnEvent(t, ev.Events)
+	}
+	if mail {
+		l.Mailbox.run()
+	}
+	l.Timers.Advance(l.now.Millis(), l.handler.OnTimer)
+	l.handler.EndTurn()
+}
+
+// timeout returns the milliseconds to give to epoll_wait.
+func (l *Loop) timeout(wait time.Duration) int {
+	if len(l.later) > 0 {
+		return 0
+	}
+	ms := int64(-1)
+	if wait >= 0 {
+		ms = wait.Milliseconds()
+	}
+	if at, ok := l.Timers.Next(); ok {
+		// Rounded up by one, since both ends were cut to whole milliseconds.
+		due := max(at-l.now.Millis()+1, 0)
+		if at <= l.now.Millis() {
+			due = 0
+		}
+		if ms < 0 || due < ms {
+			ms = due
+		}
+	}
+	return int(min(ms, 1<<30))
+}

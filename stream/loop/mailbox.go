@@ -1,0 +1,52 @@
+package loop
+
+import (
+	"sync"
+
+	"github.com/weirlb/weir/stream/internal/sys"
+)
+
+// Mailbox brings functions from other goroutines to the loop's thread.
+type Mailbox struct {
+	// immutable
+	fd int32 // eventfd
+
+	mu     sync.Mutex
+	queue  []func() // guarded by mu
+	closed bool     // guarded by mu
+}
+
+// Post has f run on the loop's thread, after what was posted before it. It
+// returns false if the loop has ended and f will never run. Any goroutine may
+// call it.
+func (m *Mailbox) Post(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.queue = append(m.queue, f)
+	if len(m.queue) == 1 {
+		sys.EventSignal(m.fd)
+	}
+	return true
+}
+
+// run calls everything posted so far.
+func (m *Mailbox) run() {
+	sys.EventClear(m.fd)
+	m.mu.Lock()
+	queue := m.queue
+	m.queue = nil
+	m.mu.Unlock()
+	for _, f := range queue {
+		f()
+	}
+}
+
+func (m *Mailbox) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	sys.Close(m.fd)
+}

@@ -1,0 +1,44 @@
+package stats
+
+// CloseReason is why a session ended. Every session has exactly one.
+type CloseReason uint8
+
+// The close reasons.
+const (
+	ClientClosed     CloseReason = iota // both sides ended their input, the client first
+	PeerClosed                          // both sides ended their input, the peer first
+	ClientReset                         // the client's connection was reset
+	PeerReset                           // the peer's connection was reset
+	ConnectFailed                       // no attempted peer could be connected to; the last one refused or was unreachable
+	ConnectTimeout                      // the same; the last one did not answer in time
+	NoPeer                              // no peer was eligible
+	IdleTimeout                         // no byte in either direction for idle_timeout
+	HalfCloseTimeout                    // no byte for half_close_timeout after one side had ended its input
+	DeadPeer                            // one side no longer answers at all (dead_peer_timeout)
+	Shutdown                            // weir stopped before the session had ended
+	LocalError                          // this machine lacked something: descriptors, memory, ports
+	reasons
+)
+
+// Reasons is how many close reasons there are.
+const Reasons = int(reasons)
+
+var reasonNames = [Reasons]string{
+	"client_closed", "peer_closed", "client_reset", "peer_reset", "connect_failed", "connect_timeout", "no_peer",
+	"idle_timeout", "half_close_timeout", "dead_peer", "shutdown", "local_error",
+}
+
+// String returns the reason as logs and metrics write it.
+func (r CloseReason) String() string { return reasonNames[r] }
+
+// Status returns nginx's session status for the reason: 200 once a peer was
+// connected, 502 without one, 500 if the machine was at fault.
+func (r CloseReason) Status() int {
+	switch r {
+	case ConnectFailed, ConnectTimeout, NoPeer:
+		return 502
+	case LocalError:
+		return 500
+	}
+	return 200
+}

@@ -1,0 +1,31 @@
+package tcp
+
+import "sync/atomic"
+
+// Room is the number of sessions that all workers together may have. Its
+// methods may be called by any goroutine.
+type Room struct {
+	max  int64
+	used atomic.Int64
+}
+
+// NewRoom returns room for that many sessions.
+func NewRoom(max int) *Room { return &Room{max: int64(max)} }
+
+// Max returns how many sessions there is room for.
+func (r *Room) Max() int { return int(r.max) }
+
+// Used returns how many sessions there are.
+func (r *Room) Used() int { return int(r.used.Load()) }
+
+// enter takes a place, if there is one.
+func (r *Room) enter() bool {
+	if r.used.Add(1) > r.max {
+		r.used.Add(-1)
+		return false
+	}
+	return true
+}
+
+// leave gives a place back.
+func (r *Room) leave() { r.used.Add(-1) }

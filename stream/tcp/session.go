@@ -1,0 +1,749 @@
+package tcp
+
+import (
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirlb/weir/stream/accesslog"
+	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/loop"
+	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// session is one client's connection together with its peer side. This file
+// tells its life in the order in which things happen.
+type session struct {
+	half     [2]half // by side
+	flow     [2]flow // by the side they read from
+	listener *Listener
+	peer     *upstream.Peer // held until settled; nil = none
+	stats    *stats.Peer    // the peer's, of this worker
+	attempts *upstream.Attempts
+	tried    string // every attempted peer if there was more than one
+
+	start     clock.Time // accepted
+	picked    clock.Time // the last peer was picked
+	connected clock.Time // 0 = never
+	firstByte clock.Time // from the peer; 0 = never
+	active    clock.Time // bytes last moved; in phase flushing: when that began
+
+	serial     uint64
+	client     sys.Endpoint
+	slot       int32
+	generation uint32
+	tries      uint16
+	phase      phase
+	reason     stats.CloseReason // once blamed
+	blamed     bool
+	guarded    bool // dead-peer options are set
+	halfClosed bool // one side has ended its input and the other was told
+}
+
+const (
+	// sessionEvents is what both halves are registered for, once.
+	sessionEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
+
+	// guardAfter is how long a session runs before keepalive and
+	// TCP_USER_TIMEOUT are set on its halves: ten system calls that a short
+	// session is spared. They act on bytes sent before them too.
+	guardAfter = time.Second
+
+	// flushPatience bounds the wait for the last acknowledgement before a
+	// reset if half_close_timeout is off.
+	flushPatience = time.Minute
+)
+
+func (s *session) token(d side) loop.Token {
+	return loop.MakeToken(loop.KindSession, s.generation, s.slot, uint8(d))
+}
+
+func (w *Worker) setTimer(s *session, at clock.Time) {
+	w.Loop.Timers.Set(s.slot+timerSession, at.Millis()+1)
+}
+
+// blame notes why the session will end, if nothing was noted before.
+func (s *session) blame(r stats.CloseReason) {
+	if !s.blamed {
+		s.blamed, s.reason = true, r
+	}
+}
+
+// open begins a session for an accepted connection. The place in the room was
+// taken by the caller; close gives it back.
+func (w *Worker) open(l *Listener, fd int32) {
+	slot, generation, s := w.sessions.Alloc()
+	s.slot, s.generation = slot, generation
+	s.listener = l
+	s.start = w.Loop.Now()
+	s.client = w.addr.Endpoint()
+	s.half[down] = half{fd: fd, unix: s.client.IsUnix(), writable: true}
+	s.half[up].fd = -1
+	s.serial = w.serial*uint64(w.opt.Workers) + uint64(w.opt.ID) + 1
+	w.serial++
+	w.stats.DownstreamConnections.Add(1)
+	w.stats.DownstreamActive.Add(1)
+
+	if errno := w.Loop.Add(fd, sessionEvents, s.token(down)); errno != 0 {
+		w.close(s, stats.LocalError)
+		return
+	}
+	s.attempts = w.borrowAttempts()
+	l.Group.Begin(s.attempts, l.Limits, s.start)
+	w.connect(s)
+}
+
+// connect picks peers until one connects at once or keeps us waiting.
+func (w *Worker) connect(s *session) {
+	for {
+		p := s.listener.Group.Pick(s.attempts, w.Loop.Now())
+		if p == nil {
+			s.blame(stats.NoPeer)
+			w.close(s, s.reason)
+			return
+		}
+		s.peer, s.stats = p, &p.Stats[w.opt.ID]
+		s.picked = w.Loop.Now()
+		s.tries++
+		s.stats.Sessions.Add(1)
+		w.stats.UpstreamConnections.Add(1)
+
+		errno, local := w.dial(s)
+		switch {
+		case errno == 0:
+			if w.onConnected(s) {
+				return
+			}
+		case errno == unix.EINPROGRESS:
+			s.setPhase(connecting)
+			w.setTimer(s, s.picked.Add(s.listener.ConnectTimeout))
+			return
+		case local:
+			w.release(s, upstream.Succeeded)
+			w.close(s, stats.LocalError)
+			return
+		default:
+			o := upstream.Failed
+			if errno == unix.EADDRNOTAVAIL {
+				o = upstream.Succeeded // we have run out of ports; the peer is not to blame
+			}
+			if !w.nextUpstream(s, o, stats.ConnectFailed) {
+				return
+			}
+		}
+	}
+}
+
+// dial opens the upstream half and starts its connect. local says that an
+// error came before connect(2) and is no fault of the peer.
+func (w *Worker) dial(s *session) (errno unix.Errno, local bool) {
+	if s.peer.IsUnix() {
+		w.addr.SetUnix(s.peer.Path)
+	} else {
+		w.addr.SetInet(s.peer.Addr)
+	}
+	fd, errno := sys.StreamSocket(w.addr.Family())
+	if errno != 0 {
+		return errno, true
+	}
+	s.half[up] = half{fd: fd, unix: s.peer.IsUnix(), writable: true}
+	if !s.half[up].unix {
+		sys.SetNoDelay(fd)
+		if c := s.listener.Group.Congestion; c != "" {
+			sys.SetCongestion(fd, c) // checked at start
+		}
+	}
+	if errno = sys.Connect(fd, &w.addr); errno != 0 && errno != unix.EINPROGRESS {
+		return errno, false
+	}
+	if err := w.Loop.Add(fd, sessionEvents, s.token(up)); err != 0 {
+		return err, true
+	}
+	return errno, false
+}
+
+// onReady is told of readiness, or (events 0) that put-off work may go on.
+func (w *Worker) onReady(s *session, d side, events uint32) {
+	h := &s.half[d]
+	if events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		h.readable = true
+	}
+	if events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		h.writable = true
+	}
+	if events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		h.hungUp = true
+	}
+	switch s.phase {
+	case connecting:
+		// The client's events wait: a client that leaves now does not cancel
+		// the attempt, as in nginx.
+		if d == up && events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+			w.onConnect(s)
+		}
+	case relaying:
+		if events&unix.EPOLLERR != 0 && !h.broken() {
+			// The reset of a half that we neither read nor write must be seen
+			// too: its other half may be stalled.
+			if errno := sys.SocketError(h.fd); errno != 0 {
+				s.breakHalf(d, errno)
+			}
+		}
+		w.advance(s)
+	case flushing:
+		w.flush(s)
+	}
+}
+
+// onConnect finds out how a connect that was in progress ended.
+func (w *Worker) onConnect(s *session) {
+	if errno := sys.SocketError(s.half[up].fd); errno != 0 {
+		if w.nextUpstream(s, upstream.Failed, stats.ConnectFailed) {
+			w.connect(s)
+		}
+		return
+	}
+	if !w.onConnected(s) {
+		w.connect(s)
+		return
+	}
+	if s.phase == relaying {
+		w.advance(s)
+	}
+}
+
+// onConnected begins to relay. It returns false if the connection turned out
+// to be one of the socket to itself and another peer shall be tried, and true
+// if the session is on its way or closed.
+func (w *Worker) onConnected(s *session) bool {
+	if w.connectedToItself(s) {
+		return !w.nextUpstream(s, upstream.Failed, stats.ConnectFailed)
+	}
+	s.listener.Group.Connected(s.peer)
+	w.endAttempts(s)
+	now := w.Loop.Now()
+	s.connected, s.active = now, now
+	s.blamed = false // of failed attempts before this one
+	s.setPhase(relaying)
+	first := guardAfter
+	if t := s.listener.IdleTimeout; t > 0 && t < first {
+		first = t
+	}
+	if t := s.listener.DeadPeerTimeout; t > 0 && t/2 < first {
+		first = t / 2
+	}
+	w.setTimer(s, now.Add(first))
+	return true
+}
+
+// connectedToItself detects TCP's simultaneous open of one socket with itself:
+// a connect to a local port of the ephemeral range on which nobody listens can
+// be given that very port as its source.
+func (w *Worker) connectedToItself(s *session) bool {
+	port := s.peer.Addr.Port()
+	if s.half[up].unix || port < w.ephemeralFirst || port > w.ephemeralLast {
+		return false
+	}
+	if sys.LocalAddr(s.half[up].fd, &w.addr) != 0 {
+		return false
+	}
+	local := w.addr.Endpoint()
+	return local.Port == port && local.Addr() == s.peer.Addr.Addr().Unmap()
+}
+
+// nextUpstream settles a failed attempt (ngx_stream_proxy_next_upstream) and
+// reports whether another peer shall be tried; if not, the session is closed.
+func (w *Worker) nextUpstream(s *session, o upstream.Outcome, why stats.CloseReason) bool {
+	w.stats.UpstreamFailures.Add(1)
+	w.release(s, o)
+	s.blamed, s.reason = true, why // the last attempt's failure is the session's
+	if s.listener.Group.Again(s.attempts, w.Loop.Now()) {
+		return true
+	}
+	w.close(s, why)
+	return false
+}
+
+// release closes the upstream half and gives its peer back.
+func (w *Worker) release(s *session, o upstream.Outcome) {
+	if fd := s.half[up].fd; fd >= 0 {
+		sys.Close(fd)
+		s.half[up].fd = -1
+	}
+	s.listener.Group.Release(s.peer, o, w.Loop.Now())
+	s.peer = nil
+}
+
+// endAttempts keeps the list of attempted peers and returns the rest to the
+// worker.
+func (w *Worker) endAttempts(s *session) {
+	if s.attempts == nil {
+		return
+	}
+	if tried := s.attempts.Tried(); len(tried) > 0 {
+		s.tried = tried[0].String()
+		if len(tried) > 1 {
+			names := make([]string, len(tried))
+			for i, p := range tried {
+				names[i] = p.String()
+			}
+			s.tried = strings.Join(names, ", ")
+		}
+	}
+	w.attempts = append(w.attempts, s.attempts)
+	s.attempts = nil
+}
+
+// advance moves what can be moved in both directions and then looks at where
+// the session stands.
+func (w *Worker) advance(s *session) {
+	more := w.relay(s, down)
+	if w.relay(s, up) {
+		more = true
+	}
+	for _, d := range [...]side{down, up} {
+		if s.half[d].broken() {
+			w.onBroken(s, d)
+			return
+		}
+	}
+	switch fd, fu := s.flow[down].done, s.flow[up].done; {
+	case fd && fu:
+		w.close(s, s.reason)
+		return
+	case fd:
+		w.passEnd(s, down)
+	case fu:
+		w.passEnd(s, up)
+	}
+	if more {
+		w.Loop.Later(s.token(down))
+	}
+}
+
+// relay moves bytes of the flow that reads from half d until one side makes us
+// wait. It returns true if it stopped only because others shall have a turn.
+func (w *Worker) relay(s *session, d side) (more bool) {
+	f, src, dst := &s.flow[d], &s.half[d], &s.half[d.other()]
+	for rounds, moved := 0, 0; !f.done; rounds++ {
+		if dst.broken() {
+			w.discard(f)
+			f.done = true
+			return false
+		}
+		if f.pending > 0 {
+			if !dst.writable {
+				return false
+			}
+			w.deliver(s, d)
+			continue
+		}
+		if src.ended {
+			f.done = true
+			return false
+		}
+		// Nothing is read that could not be passed on: a slow reader stops
+		// its writer.
+		if !src.readable || !dst.writable {
+			return false
+		}
+		if moved >= bytesPerTurn || rounds >= roundsPerTurn {
+			return true
+		}
+		moved += w.take(s, d)
+	}
+	return false
+}
+
+// take reads once and sends on what it got. Preconditions: nothing is pending.
+func (w *Worker) take(s *session, d side) int {
+	f, src := &s.flow[d], &s.half[d]
+	if f.splice || w.opt.Relay == Splice && !f.noSplice {
+		if p := w.pipes.get(); p != nil {
+			return w.takeSpliced(s, d, p)
+		}
+	}
+	n, errno := sys.Read(src.fd, w.buf[:])
+	switch {
+	case errno == unix.EAGAIN:
+		src.readable = false
+		return 0
+	case errno != 0:
+		s.breakHalf(d, errno)
+		src.ended = true
+		return 0
+	case n == 0:
+		s.endInput(d)
+		return 0
+	}
+	// A short read has emptied the socket, and new bytes will make a new
+	// event; only if the end was announced there is something left to read.
+	if n < len(w.buf) {
+		src.readable = src.hungUp
+	} else if w.opt.Relay == Auto && !f.noSplice {
+		f.splice = true
+	}
+	w.count(s, d, n)
+	w.stats.CopiedBytes.Add(uint64(n))
+
+	sent, errno := sys.Send(s.half[d.other()].fd, w.buf[:n])
+	w.sent(s, d, sent, errno)
+	if errno != 0 {
+		sent = 0
+	}
+	if rest := w.buf[sent:n]; len(rest) > 0 && !s.half[d.other()].broken() {
+		f.buf = w.buffers.get()
+		f.off, f.pending = 0, int32(copy(f.buf[:], rest))
+	}
+	return n
+}
+
+// takeSpliced reads once into an empty pipe and sends on from there. The pipe
+// stays with the flow only if bytes stay in it.
+func (w *Worker) takeSpliced(s *session, d side, p *pipe) int {
+	f, src := &s.flow[d], &s.half[d]
+	n, errno := sys.Splice(src.fd, p.w, int(p.size))
+	if errno != 0 || n == 0 {
+		w.pipes.put(p)
+		switch {
+		case errno == unix.EAGAIN:
+			// The pipe is empty, so it was the socket that had nothing.
+			src.readable = false
+		case errno == unix.EINVAL:
+			f.splice, f.noSplice = false, true
+		case errno != 0:
+			s.breakHalf(d, errno)
+			src.ended = true
+		default:
+			s.endInput(d)
+		}
+		return 0
+	}
+	if n < spliceBelow {
+		f.splice = false
+	}
+	w.count(s, d, n)
+	w.stats.SplicedBytes.Add(uint64(n))
+	f.pipe, f.pending = p, int32(n)
+	w.deliver(s, d)
+	return n
+}
+
+// deliver sends on what is pending.
+func (w *Worker) deliver(s *session, d side) {
+	f, dst := &s.flow[d], &s.half[d.other()]
+	var n int
+	var errno unix.Errno
+	if f.pipe != nil {
+		n, errno = sys.Splice(f.pipe.r, dst.fd, int(f.pending))
+	} else {
+		n, errno = sys.Send(dst.fd, f.buf[f.off:f.off+f.pending])
+	}
+	w.sent(s, d, n, errno)
+	if errno != 0 {
+		return
+	}
+	f.pending -= int32(n)
+	f.off += int32(n)
+	if f.pending == 0 {
+		w.returnEmpty(f)
+	}
+}
+
+// sent notes the result of a write of flow d.
+func (w *Worker) sent(s *session, d side, n int, errno unix.Errno) {
+	dst := &s.half[d.other()]
+	switch errno {
+	case 0:
+		if n == 0 {
+			dst.writable = false // never seen; an event will say when to go on
+		}
+		s.flow[d].sent += uint64(n)
+		s.active = w.Loop.Now()
+		if d == down {
+			s.stats.Sent.Add(uint64(n))
+		}
+	case unix.EAGAIN:
+		dst.writable = false
+	default:
+		s.breakHalf(d.other(), errno)
+	}
+}
+
+// count notes bytes read by flow d.
+func (w *Worker) count(s *session, d side, n int) {
+	s.flow[d].read += uint64(n)
+	s.active = w.Loop.Now()
+	if d == up {
+		s.stats.Received.Add(uint64(n))
+		if s.firstByte == 0 {
+			s.firstByte = s.active
+		}
+	}
+}
+
+// returnEmpty gives back the pipe or buffer of a flow with nothing pending.
+func (w *Worker) returnEmpty(f *flow) {
+	if f.pipe != nil {
+		w.pipes.put(f.pipe)
+		f.pipe = nil
+	}
+	if f.buf != nil {
+		w.buffers.put(f.buf)
+		f.buf = nil
+	}
+}
+
+// discard drops what is pending.
+func (w *Worker) discard(f *flow) {
+	if f.pipe != nil {
+		w.pipes.discard(f.pipe)
+		f.pipe = nil
+	}
+	f.pending = 0
+	w.returnEmpty(f)
+}
+
+// endInput notes that half d has ended its input.
+func (s *session) endInput(d side) {
+	s.half[d].ended = true
+	if d == down {
+		s.blame(stats.ClientClosed)
+	} else {
+		s.blame(stats.PeerClosed)
+	}
+}
+
+// breakHalf notes that the connection of half d is broken. What it sent before
+// can still be read.
+func (s *session) breakHalf(d side, errno unix.Errno) {
+	if s.half[d].broken() {
+		return
+	}
+	s.half[d].err = uint8(errno)
+	s.half[d].readable = true // to find what it sent before, and the end
+	s.half[d].hungUp = true
+	if !s.half[d.other()].broken() {
+		s.blamed, s.reason = true, reasonFor(d, uint8(errno))
+	}
+}
+
+// passEnd tells the half that flow d writes to that no more will come, once.
+func (w *Worker) passEnd(s *session, d side) {
+	dst := &s.half[d.other()]
+	if dst.shut {
+		return
+	}
+	dst.shut = true
+	sys.ShutdownWrite(dst.fd)
+	s.halfClosed = true
+	s.active = w.Loop.Now()
+	if at, ok := s.deadline(); ok {
+		w.setTimer(s, at)
+	}
+}
+
+// onBroken ends a session whose half d is broken, as soon as the other half
+// was sent all that came from d before.
+func (w *Worker) onBroken(s *session, d side) {
+	if !s.flow[d].done {
+		// The other half is slow. It has half_close_timeout to go on.
+		if !s.halfClosed {
+			s.halfClosed = true
+			if at, ok := s.deadline(); ok {
+				w.setTimer(s, at)
+			}
+		}
+		if s.half[d].readable && s.half[d.other()].writable {
+			w.Loop.Later(s.token(d))
+		}
+		return
+	}
+	s.active = w.Loop.Now()
+	s.setPhase(flushing)
+	w.flush(s)
+}
+
+// flush resets the half that still stands once it has acknowledged everything:
+// a reset drops what is still queued. The kernel tells nobody when a send queue
+// has emptied, so it is looked at again and again, ever less often.
+func (w *Worker) flush(s *session) {
+	d := down
+	if s.half[down].broken() {
+		d = up
+	}
+	h := &s.half[d]
+	waited := w.Loop.Now().Sub(s.active)
+	patience := s.listener.HalfCloseTimeout
+	if patience == 0 {
+		patience = flushPatience
+	}
+	if h.broken() || h.unix || waited >= patience || sys.SocketError(h.fd) != 0 {
+		w.close(s, s.reason)
+		return
+	}
+	if queued, errno := sys.SendQueue(h.fd); queued == 0 || errno != 0 {
+		w.close(s, s.reason)
+		return
+	}
+	w.setTimer(s, w.Loop.Now().Add(min(max(waited/4, time.Millisecond), 100*time.Millisecond)))
+}
+
+// deadline returns when a relaying session ends if no byte moves, and false
+// for never.
+func (s *session) deadline() (clock.Time, bool) {
+	t := s.listener.IdleTimeout
+	if s.halfClosed {
+		t = s.listener.HalfCloseTimeout
+	}
+	return s.active.Add(t), t > 0
+}
+
+// onDeadline is called when a session's timer has run out. While bytes move
+// nobody touches the timer; it is set anew when it finds that they did.
+func (w *Worker) onDeadline(s *session) {
+	now := w.Loop.Now()
+	switch s.phase {
+	case connecting:
+		if w.nextUpstream(s, upstream.Failed, stats.ConnectTimeout) {
+			w.connect(s)
+		}
+	case relaying:
+		if !s.guarded {
+			s.guarded = true
+			w.guard(s)
+		}
+		at, ok := s.deadline()
+		switch {
+		case !ok:
+		case now < at:
+			w.setTimer(s, at)
+		case s.halfClosed:
+			if s.half[down].broken() || s.half[up].broken() {
+				w.close(s, s.reason)
+				return
+			}
+			w.close(s, stats.HalfCloseTimeout)
+		default:
+			w.close(s, stats.IdleTimeout)
+		}
+	case flushing:
+		w.flush(s)
+	}
+}
+
+// guard has the kernel watch both halves, so that a machine that vanished
+// without a word is noticed within dead_peer_timeout: keepalive (tcp(7)) while
+// nothing is sent, TCP_USER_TIMEOUT (RFC 5482) while something is.
+func (w *Worker) guard(s *session) {
+	t := s.listener.DeadPeerTimeout
+	if t == 0 {
+		return
+	}
+	seconds := int(t / time.Second)
+	idle := max(seconds/3, 1)
+	interval := max(seconds/6, 1)
+	for i := range s.half {
+		h := &s.half[i]
+		if h.unix || h.broken() {
+			continue
+		}
+		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, idle)
+		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, interval)
+		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, max((seconds-idle)/interval, 1))
+		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(t/time.Millisecond))
+		sys.SetOption(h.fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+	}
+}
+
+// close ends the session: the one way out. It settles the peer, the timer, the
+// pipes and buffers, the counters, the log line and the descriptors. Calling it
+// again does nothing.
+func (w *Worker) close(s *session, reason stats.CloseReason) {
+	if s.phase == closed {
+		return
+	}
+	s.setPhase(closed)
+	s.reason = reason
+	w.Loop.Timers.Cancel(s.slot + timerSession)
+	w.endAttempts(s)
+
+	for _, d := range [...]side{down, up} {
+		h, in := &s.half[d], &s.flow[d.other()]
+		if h.fd < 0 {
+			continue
+		}
+		// What ends for a reset is reset. So is a half that was still owed
+		// bytes: a FIN would pass a cut stream off as a whole one.
+		if s.half[d.other()].broken() || in.pending > 0 || s.phaseWasCut(d) {
+			sys.SetReset(h.fd)
+		}
+	}
+	w.logEnd(s)
+	for i := range s.flow {
+		w.discard(&s.flow[i])
+	}
+	if fd := s.half[down].fd; fd >= 0 {
+		sys.Close(fd)
+	}
+	if s.peer != nil {
+		w.release(s, upstream.Succeeded)
+	}
+	w.stats.Closed[reason].Add(1)
+	w.stats.DownstreamActive.Add(-1)
+	w.opt.Room.leave()
+	w.sessions.Free(s.slot)
+	if w.paused {
+		w.resume()
+	}
+}
+
+// phaseWasCut reports whether the half was still due bytes that its other half
+// holds unread in its socket.
+func (s *session) phaseWasCut(d side) bool {
+	src := &s.half[d.other()]
+	return s.connected != 0 && src.fd >= 0 && src.readable && !src.ended && !s.half[d].shut
+}
+
+// logEnd hands the session's line to the access log.
+func (w *Worker) logEnd(s *session) {
+	if w.opt.Log == nil {
+		return
+	}
+	now := w.Loop.Now()
+	r := &w.record
+	*r = accesslog.Record{
+		Listener:         s.listener.Name,
+		Upstream:         s.listener.Group.Name,
+		UpstreamAddr:     s.tried,
+		Connection:       s.serial,
+		Client:           s.client,
+		Start:            s.start,
+		End:              now,
+		Reason:           s.reason,
+		Tries:            int(s.tries),
+		ConnectTime:      -1,
+		FirstByteTime:    -1,
+		UpstreamTime:     -1,
+		Received:         s.flow[down].read,
+		Sent:             s.flow[up].sent,
+		UpstreamSent:     s.flow[down].sent,
+		UpstreamReceived: s.flow[up].read,
+	}
+	if s.tries > 0 {
+		r.UpstreamTime = now.Sub(s.picked)
+	}
+	if s.connected != 0 {
+		r.ConnectTime = s.connected.Sub(s.picked)
+	}
+	if s.firstByte != 0 {
+		r.FirstByteTime = s.firstByte.Sub(s.picked)
+	}
+	if w.opt.LogServerAddr && sys.LocalAddr(s.half[down].fd, &w.addr) == 0 {
+		r.Server = w.addr.Endpoint()
+	}
+	w.opt.Log.Put(r)
+}

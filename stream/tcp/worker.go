@@ -1,0 +1,302 @@
+package tcp
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirlb/weir/stream/accesslog"
+	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/loop"
+	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// Relay says how bytes move.
+type Relay uint8
+
+// The ways to relay. Auto is what a user gets; the others are for tests.
+const (
+	Auto   Relay = iota // copy small messages, splice big ones
+	Copy                // always through a buffer
+	Splice              // always through a pipe, if the kernel can
+)
+
+const (
+	acceptsPerTurn = 64                     // of one listening socket
+	roundsPerTurn  = 64                     // reads of one flow
+	bytesPerTurn   = 1 << 20                // of one flow, checked before each read
+	spliceBelow    = 2 << 10                // a spliced read under this many bytes turns the flow back to copying
+	resumeAfter    = 100 * time.Millisecond // how soon a paused worker looks for room
+	poolKeep       = 16                     // free pipes and buffers that an idle worker keeps
+	poolTrimEvery  = 10 * time.Second
+
+	timerHousekeeping = 0 // ids in the wheel: this, then the sessions' slots from timerSession on
+	timerResume       = 1
+	timerSession      = 2
+)
+
+// Options are what a Worker is made of.
+type Options struct {
+	ID            int // 0..workers-1; names its counters in upstream.Peer.Stats
+	Workers       int
+	Clock         clock.Source
+	Room          *Room
+	Pipes         int // how many pipes it may have open
+	Relay         Relay
+	Stats         *stats.Worker
+	Log           *accesslog.Ring // nil = no access log
+	LogServerAddr bool            // the log wants the address that clients connected to
+	// Notify reports a rare event to the operator. It is called on the worker
+	// and must not block.
+	Notify func(msg string, args ...any)
+}
+
+// Worker carries the TCP sessions of one event loop. It is the loop's handler.
+type Worker struct {
+	// immutable
+	Loop           *loop.Loop
+	opt            Options
+	stats          *stats.Worker
+	ephemeralFirst uint16 // net.ipv4.ip_local_port_range
+	ephemeralLast  uint16
+
+	// owned by the loop's thread
+	sessions loop.Slab[session]
+	sockets  []socket
+	pipes    pipePool
+	buffers  bufferPool
+	attempts []*upstream.Attempts // unused ones
+	buf      *buffer              // every read goes here first
+	addr     sys.Sockaddr         // scratch
+	record   accesslog.Record     // scratch
+	serial   uint64               // sessions accepted
+	paused   bool                 // accepting waits for room
+	told     clock.Time           // when the operator was last told of a pause
+}
+
+// socket is a listening socket of this worker.
+type socket struct {
+	listener *Listener
+	fd       int32 // -1 = closed
+	shared   bool  // other workers accept from the same descriptor and its owner closes it
+	idle     bool  // taken out of the epoll set by a pause
+}
+
+// NewWorker returns a worker with its loop. It accepts nothing before Serve.
+func NewWorker(opt Options) (*Worker, error) {
+	w := &Worker{
+		opt:     opt,
+		stats:   opt.Stats,
+		buf:     new(buffer),
+		pipes:   pipePool{max: opt.Pipes, want: pipeBytes, stats: opt.Stats},
+		sockets: []socket{},
+	}
+	w.ephemeralFirst, w.ephemeralLast = ephemeralPorts()
+	l, err := loop.New(w, opt.Clock)
+	if err != nil {
+		return nil, err
+	}
+	w.Loop = l
+	w.Loop.Timers.Set(timerHousekeeping, w.Loop.Now().Add(poolTrimEvery).Millis())
+	return w, nil
+}
+
+// Serve accepts from a listening socket. If shared, other workers accept from
+// it too and the caller closes it after Drain; else the worker does. It runs
+// on the loop's thread, or before Run.
+func (w *Worker) Serve(l *Listener, fd int32, shared bool) unix.Errno {
+	w.sockets = append(w.sockets, socket{listener: l, fd: fd, shared: shared})
+	return w.watch(len(w.sockets) - 1)
+}
+
+// watch registers a listening socket, level-triggered so that a bounded round
+// of accepts loses nothing; of the workers that share a socket one is woken.
+func (w *Worker) watch(i int) unix.Errno {
+	events := uint32(unix.EPOLLIN)
+	if w.sockets[i].shared {
+		events |= unix.EPOLLEXCLUSIVE
+	}
+	return w.Loop.Add(w.sockets[i].fd, events, loop.MakeToken(loop.KindListener, 0, int32(i), 0))
+}
+
+// Drain stops accepting: connections that wait in the accept queues are taken
+// first, then the listening sockets are closed. It runs on the loop's thread.
+func (w *Worker) Drain() {
+	for i := range w.sockets {
+		if s := &w.sockets[i]; s.fd >= 0 {
+			for w.acceptOne(s) {
+			}
+		}
+	}
+	w.closeSockets()
+}
+
+func (w *Worker) closeSockets() {
+	for i := range w.sockets {
+		s := &w.sockets[i]
+		if s.fd < 0 {
+			continue
+		}
+		if s.shared {
+			w.rest(s)
+		} else {
+			sys.Close(s.fd)
+		}
+		s.fd = -1
+	}
+}
+
+// CloseAll ends every session for that reason and returns how many there
+// were. It runs on the loop's thread.
+func (w *Worker) CloseAll(reason stats.CloseReason) int {
+	n := w.sessions.Len()
+	w.sessions.All(func(_ int32, s *session) { w.close(s, reason) })
+	return n
+}
+
+// Close closes what the worker still has open, its loop included.
+// Preconditions: Run has returned and no session is left.
+func (w *Worker) Close() {
+	w.closeSockets()
+	w.pipes.trim(0)
+	w.Loop.Close()
+}
+
+// OnEvent implements loop.Handler.
+func (w *Worker) OnEvent(t loop.Token, events uint32) {
+	if t.Kind() == loop.KindListener {
+		w.onAccept(int(t.Slot()))
+		return
+	}
+	s := w.sessions.Get(t.Slot(), t.Generation())
+	if s == nil {
+		w.Loop.Stats.Stale.Add(1)
+		return
+	}
+	w.onReady(s, side(t.Side()), events)
+}
+
+// OnTimer implements loop.Handler.
+func (w *Worker) OnTimer(id int32) {
+	switch id {
+	case timerHousekeeping:
+		w.pipes.trim(poolKeep)
+		w.buffers.trim(poolKeep)
+		w.Loop.Timers.Set(timerHousekeeping, w.Loop.Now().Add(poolTrimEvery).Millis())
+	case timerResume:
+		w.resume()
+	default:
+		w.onDeadline(w.sessions.At(id - timerSession))
+	}
+}
+
+// EndTurn implements loop.Handler.
+func (w *Worker) EndTurn() { w.sessions.Recycle() }
+
+// onAccept takes connections from a listening socket, so many in one turn.
+func (w *Worker) onAccept(i int) {
+	s := &w.sockets[i]
+	if s.fd < 0 || s.idle {
+		return
+	}
+	if w.paused {
+		w.rest(s)
+		return
+	}
+	for range acceptsPerTurn {
+		if !w.acceptOne(s) {
+			return
+		}
+	}
+}
+
+// acceptOne takes one connection and reports whether there may be more.
+func (w *Worker) acceptOne(s *socket) bool {
+	if !w.opt.Room.enter() {
+		w.pause(s, "max_sessions reached", "max_sessions", w.opt.Room.Max())
+		return false
+	}
+	fd, errno := sys.Accept(s.fd, &w.addr)
+	if errno == 0 {
+		w.open(s.listener, fd)
+		return true
+	}
+	w.opt.Room.leave()
+	switch errno {
+	case unix.EAGAIN:
+		return false
+	case unix.ECONNABORTED, unix.EPROTO, unix.EPERM, unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTDOWN, unix.EHOSTUNREACH, unix.ENOPROTOOPT, unix.EOPNOTSUPP:
+		// The connection was gone before we took it; accept(2) says to go on.
+		return true
+	}
+	w.pause(s, "accept: "+errno.Error()) // EMFILE, ENFILE, ENOBUFS, ENOMEM
+	return false
+}
+
+// pause stops accepting until there is room: connections wait in the accept
+// queues, which cost nothing, and the loop is not woken for them.
+func (w *Worker) pause(s *socket, why string, args ...any) {
+	w.rest(s)
+	if w.paused {
+		return
+	}
+	w.paused = true
+	w.stats.AcceptPauses.Add(1)
+	w.Loop.Timers.Set(timerResume, w.Loop.Now().Add(resumeAfter).Millis())
+	if w.told == 0 || w.Loop.Now().Sub(w.told) > time.Minute {
+		w.told = w.Loop.Now()
+		w.opt.Notify("not accepting until there is room: "+why, append(args, "worker", w.opt.ID, "sessions", w.opt.Room.Used())...)
+	}
+}
+
+// rest takes a socket out of the epoll set until resume.
+func (w *Worker) rest(s *socket) {
+	if s.fd >= 0 && !s.idle {
+		s.idle = true
+		w.Loop.Remove(s.fd)
+	}
+}
+
+// resume accepts again. If there is still no room, the next attempt pauses.
+func (w *Worker) resume() {
+	if !w.paused {
+		return
+	}
+	w.paused = false
+	w.Loop.Timers.Cancel(timerResume)
+	for i := range w.sockets {
+		if s := &w.sockets[i]; s.fd >= 0 && s.idle {
+			s.idle = false
+			w.watch(i)
+		}
+	}
+}
+
+// borrowAttempts lends what a session needs until it is connected.
+func (w *Worker) borrowAttempts() *upstream.Attempts {
+	if n := len(w.attempts); n > 0 {
+		a := w.attempts[n-1]
+		w.attempts = w.attempts[:n-1]
+		return a
+	}
+	return new(upstream.Attempts)
+}
+
+// ephemeralPorts reads the range that the kernel takes local ports from, or
+// returns all ports if it can't be read.
+func ephemeralPorts() (first, last uint16) {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if f := strings.Fields(string(text)); err == nil && len(f) == 2 {
+		a, errA := strconv.ParseUint(f[0], 10, 16)
+		b, errB := strconv.ParseUint(f[1], 10, 16)
+		if errA == nil && errB == nil {
+			return uint16(a), uint16(b)
+		}
+	}
+	return 1, 65535
+}

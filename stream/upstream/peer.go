@@ -1,0 +1,93 @@
+package upstream
+
+import (
+	"net/netip"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/stats"
+)
+
+// Peer is one address of an upstream at run time.
+type Peer struct {
+	// immutable
+	Name       string         // the server's name, for people
+	Addr       netip.AddrPort // not valid for a unix socket
+	Path       string         // of a unix socket; "" = Addr counts
+	Backup     bool
+	Stats      []stats.Peer // one for each worker, written by that worker only
+	addrString string
+
+	// guarded by the group's mutex
+	balance balance.Peer
+}
+
+// String returns the peer's address as nginx logs it: 127.0.0.1:5432,
+// [::1]:5432 or unix:/path.
+func (p *Peer) String() string { return p.addrString }
+
+// IsUnix reports whether the peer is a unix socket.
+func (p *Peer) IsUnix() bool { return p.Path != "" }
+
+func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
+	p := &Peer{
+		Name:   s.Name,
+		Addr:   addr,
+		Path:   s.Address.Path,
+		Backup: s.Backup,
+		Stats:  make([]stats.Peer, workers),
+		balance: balance.Peer{
+			Weight:      s.Weight,
+			Effective:   s.Weight,
+			MaxFails:    s.MaxFails,
+			FailTimeout: balance.Seconds(s.FailTimeout.Seconds()),
+			MaxConns:    s.MaxConns,
+			Down:        s.Down,
+		},
+	}
+	p.addrString = addr.String()
+	if p.IsUnix() {
+		p.addrString = s.Address.String()
+	}
+	return p
+}
+
+// Snapshot is the state of a peer at one moment.
+type Snapshot struct {
+	Name     string
+	Addr     string
+	Backup   bool
+	State    State
+	Balance  balance.Peer // copy
+	Sessions uint64       // picked for, since start
+	Sent     uint64       // bytes to the peer
+	Received uint64       // bytes from the peer
+}
+
+// State is what an operator sees of a peer.
+type State uint8
+
+// The states of a peer.
+const (
+	Up          State = iota
+	Down              // by the configuration
+	Unavailable       // by max_fails and fail_timeout
+	Full              // at max_conns
+)
+
+var stateNames = [...]string{Up: "up", Down: "down", Unavailable: "unavailable", Full: "full"}
+
+// String returns the state's name in lower case.
+func (s State) String() string { return stateNames[s] }
+
+func (p *Peer) stateLocked(now balance.Seconds) State {
+	switch {
+	case p.balance.Down:
+		return Down
+	case !p.balance.Available(now):
+		return Unavailable
+	case p.balance.Full():
+		return Full
+	}
+	return Up
+}
