@@ -260,7 +260,7 @@ func (w *Worker) nextUpstream(s *session, o upstream.Outcome, why stats.CloseRea
 	w.stats.UpstreamFailures.Add(1)
 	w.release(s, o)
 	s.blamed, s.reason = true, why // the last attempt's failure is the session's
-	if s.listener.Group.Again(s.attempts, w.Loop.Now()) {
+	if s.attempts.Again(w.Loop.Now()) {
 		return true
 	}
 	w.close(s, why)

@@ -41,10 +41,7 @@ func (g *Group) Release(p *Peer, o Outcome, now clock.Time) {
 // Again counts an attempt that did not succeed and reports whether the session
 // may try another peer (ngx_stream_proxy_next_upstream). The time is looked at
 // after the attempt, so a running one is never cut short.
-func (g *Group) Again(a *Attempts, now clock.Time) bool {
-	if g.single {
-		return false
-	}
+func (a *Attempts) Again(now clock.Time) bool {
 	a.left--
 	return a.left > 0 && (a.deadline == 0 || now < a.deadline)
 }
