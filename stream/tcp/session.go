@@ -41,6 +41,7 @@ type session struct {
 	blamed     bool
 	guarded    bool // dead-peer options are set
 	halfClosed bool // one side has ended its input and the other was told
+	putOff     bool // the loop will call again in the next turn
 }
 
 const (
@@ -177,6 +178,9 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 	if events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		h.hungUp = true
 	}
+	if events == 0 {
+		s.putOff = false
+	}
 	switch s.phase {
 	case connecting:
 		// The client's events wait: a client that leaves now does not cancel
@@ -192,7 +196,9 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 				s.breakHalf(d, errno)
 			}
 		}
-		w.advance(s)
+		if !s.putOff { // else its turn comes, once
+			w.advance(s)
+		}
 	case flushing:
 		w.flush(s)
 	}
@@ -320,6 +326,14 @@ func (w *Worker) advance(s *session) {
 		w.passEnd(s, up)
 	}
 	if more {
+		w.putOff(s)
+	}
+}
+
+// putOff has the session go on in the next turn.
+func (w *Worker) putOff(s *session) {
+	if !s.putOff {
+		s.putOff = true
 		w.Loop.Later(s.token(down))
 	}
 }
@@ -558,7 +572,7 @@ func (w *Worker) onBroken(s *session, d side) {
 			}
 		}
 		if s.half[d].readable && s.half[d.other()].writable {
-			w.Loop.Later(s.token(d))
+			w.putOff(s)
 		}
 		return
 	}

@@ -141,7 +141,9 @@ func replay(t *testing.T, tr *trace) {
 	}
 }
 
-func (r *replayer) clock() clock.Time { return clock.Base + clock.Time(r.now)*clock.Time(time.Millisecond) }
+func (r *replayer) clock() clock.Time {
+	return clock.Base + clock.Time(r.now)*clock.Time(time.Millisecond)
+}
 
 // step carries one step out and returns the peers attempted in it.
 func (r *replayer) step(i int, st *step) []string {
