@@ -1,0 +1,51 @@
+# The commands of the project. `make run` shows weir at work, `make test` tests it.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+
+# The race detector needs a C compiler. Without one the tests still run, and say so.
+CC_FOUND := $(shell command -v $${CC:-gcc} 2>/dev/null || command -v clang 2>/dev/null)
+RACE     := $(if $(CC_FOUND),-race,)
+
+.PHONY: build run test test-root lint fuzz bench clean
+
+build:
+	$(GO) build -trimpath -o build/weir ./cmd/weir
+
+# Starts three backends, a balancer and some traffic, all inside one process.
+run: build
+	@./build/weir demo
+
+# Everything, with the race detector and real servers. What a test lacks on
+# this machine it names when it skips; with CI set, lacking it is a failure.
+test:
+	@$(if $(RACE),,echo "make test: no C compiler, so no race detector (Debian: apt install gcc libc6-dev)")
+	$(GO) test $(RACE) -timeout 20m ./...
+
+# The tests that need root and network namespaces, and nothing else.
+test-root:
+	@test "$$(id -u)" = 0 || { echo "make test-root: run it as root"; exit 1; }
+	CI=1 $(GO) test $(RACE) -timeout 20m -run 'Root|DeadPeer|Netns|Namespace' ./...
+
+lint:
+	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) mod tidy -diff
+
+# Each fuzz target for FUZZTIME.
+FUZZTIME ?= 30s
+fuzz:
+	@for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$f"; \
+	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; \
+	done
+
+# Against a direct connection, nginx and HAProxy; QUICK=1 takes under two minutes.
+bench: build
+	$(GO) run ./bench -weir build/weir $(if $(QUICK),-quick,) $(BENCHFLAGS)
+
+clean:
+	rm -rf build

@@ -1,0 +1,41 @@
+// Package tcp carries TCP (and unix stream) sessions on one worker: from
+// accept to close, a session is a client's connection, a peer's connection and
+// the bytes on their way between them.
+//
+// A [Worker] is the handler of one loop.Loop and owns its sessions, listening
+// sockets, pipes and buffers. A [Listener] is what the sessions of one listener
+// block have in common. A [Room] bounds the sessions of all workers together.
+// session.go tells a session's life from top to bottom.
+//
+// How bytes move: a read goes into the worker's one buffer of 16 KiB and is
+// sent on at once. A read that fills the buffer turns its direction to splice,
+// through a pipe of 1 MiB that is lent while bytes are inside; a spliced read
+// of under 2 KiB turns it back. So small messages cost two system calls, big
+// ones are never copied, and an idle session holds neither pipe nor buffer.
+// What the other side does not take stays with its session, at most one buffer
+// or pipe for each direction, and nothing more is read until it is gone.
+//
+// How sessions end: the end of input is passed on in each direction by itself.
+// A reset is passed on as a reset, after the bytes that came before it were
+// acknowledged. What was cut (a timeout with bytes undelivered, a stop) is
+// reset too, so that half a stream never looks like a whole one. Unix sockets
+// have no reset; they see an end.
+//
+// Units: timeouts have a resolution of one millisecond and never fire early.
+// dead_peer_timeout becomes keepalive in whole seconds, so it acts within two
+// seconds of times below three.
+//
+// Errors: [NewWorker] and [Listener.Listen] return them; sessions end with a
+// stats.CloseReason.
+//
+// Ownership: everything but Room and Listener belongs to the worker's thread.
+// The worker closes each descriptor it accepted, opened or was given by Serve,
+// except shared listening sockets. Nothing is allocated while bytes move, and
+// no lock taken but the upstream group's, to pick a peer and to settle.
+//
+// Kernel: SO_REUSEPORT (3.9), splice, TCP_USER_TIMEOUT. Where a pipe of full
+// size is refused (fs.pipe-user-pages-soft) smaller ones or copying do, and
+// stats.Worker.SpliceFallbacks counts it.
+//
+// Picking peers and what a failure costs is left to stream/upstream.
+package tcp
