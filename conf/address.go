@@ -64,7 +64,10 @@ func ParseServerAddress(text string) (Address, error) {
 func ParseListenAddress(text string) ([]Address, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		a, err := parseUnix(path)
-		return []Address{a}, err
+		if err != nil {
+			return nil, err
+		}
+		return []Address{a}, nil
 	}
 	if _, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return nil, fmt.Errorf("%q has no address: write \"0.0.0.0:%s\" for IPv4, \"[::]:%s\" for IPv6, or list both", text, text, text)

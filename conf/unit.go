@@ -12,6 +12,23 @@ import (
 // or more numbers, each with its unit (ms, s, m, h, d). The result is between
 // 1 ms and MaxDuration. It does not know "off".
 func ParseDuration(text string) (time.Duration, error) {
+	const longest = 64 // far more than all units together need
+	if len(text) > longest {
+		return 0, fmt.Errorf("a duration of %d characters is too long: write one such as \"1h30m\"", len(text))
+	}
+	d, err := parseDuration(text)
+	if err == nil {
+		return d, nil
+	}
+	// What people write for the units: long names and spaces.
+	short := longUnits.Replace(strings.ToLower(strings.ReplaceAll(text, " ", "")))
+	if d, shortErr := parseDuration(short); short != text && shortErr == nil {
+		return 0, fmt.Errorf("%q is not a duration: write %q", text, FormatDuration(d))
+	}
+	return 0, err
+}
+
+func parseDuration(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, errors.New(`the duration is empty: write one such as "30s"`)
 	}
@@ -31,8 +48,11 @@ func ParseDuration(text string) (time.Duration, error) {
 		rest = rest[digits:]
 		letters := len(rest) - len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZµ"))
 		unit, ok := durationUnits[rest[:letters]]
+		if !ok && letters == 0 {
+			return 0, fmt.Errorf("%q is not a duration: write a number and a unit, such as \"250ms\", \"10s\", \"5m\", \"1h\" or \"2d\"", text)
+		}
 		if !ok {
-			return 0, unknownUnit(text, rest, letters)
+			return 0, fmt.Errorf("%q has an unknown unit %q: the units are ms, s, m, h and d", text, rest[:letters])
 		}
 		rest = rest[letters:]
 		if number > float64(MaxDuration)/float64(unit) {
@@ -51,21 +71,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return sum, nil
 }
 
-// unknownUnit explains what is wrong with the unit at the start of rest.
-func unknownUnit(text, rest string, letters int) error {
-	short := longUnits.Replace(strings.ToLower(strings.ReplaceAll(text, " ", "")))
-	if d, err := ParseDuration(short); short != text && err == nil {
-		return fmt.Errorf("%q is not a duration: write %q", text, FormatDuration(d))
-	}
-	if letters == 0 {
-		return fmt.Errorf("%q is not a duration: write a number and a unit, such as \"250ms\", \"10s\", \"5m\", \"1h\" or \"2d\"", text)
-	}
-	return fmt.Errorf("%q has an unknown unit %q: the units are ms, s, m, h and d", text, rest[:letters])
-}
-
-// longUnits shortens what people write for the units, longer names first. None
-// of the short names holds a long one, so what it returns is left as it is the
-// next time.
+// longUnits shortens the names of units, longer names first.
 var longUnits = strings.NewReplacer(
 	"milliseconds", "ms", "millisecond", "ms", "msecs", "ms", "msec", "ms",
 	"seconds", "s", "second", "s", "secs", "s", "sec", "s",

@@ -1,0 +1,39 @@
+// Command bench compares weir end to end with what its users run today: a
+// direct connection, nginx's stream module and HAProxy in tcp mode.
+//
+// A scenario (one scenario_*.go file each) states its sizes, connections and
+// warm-up, starts a backend and every contestant, and then goes through its
+// rounds: in each round every contestant runs once, in an order that rotates,
+// so that a slow minute of the machine hits all of them. A contestant's figure
+// is the median over the rounds; min..max stands beside it, and two contestants
+// whose ranges overlap were not told apart by this run.
+//
+// Units: throughput is in Gbit/s (10^9 bits) of payload as the receiver saw it
+// where the tool reports it; rates are per second; latencies in microseconds;
+// proxy CPU is user plus system time of the proxy's whole process tree per unit
+// of work (Gbit, request, connection, round trip), with the kernel's tick of
+// 10 ms as the resolution over one run; memory is resident set, so the kernel's
+// socket buffers are not in it. A ratio is figure over figure: above 1 is
+// better for rates, below 1 is better for CPU, latency and memory.
+//
+// Errors: a run that ends with socket errors or unexpected answers is kept but
+// flagged; a run that cannot be finished counts as failed, is listed, and makes
+// the exit code 1. A contestant that does not start ends the whole comparison.
+//
+// Every run also records how many cores something else used meanwhile; a table
+// whose runs did not have the machine to themselves says so.
+//
+// Ownership: only the main goroutine starts processes, and it stays on the
+// process's first thread, because Linux delivers a parent-death signal when the
+// starting thread ends. Every process is ended by its pid, also after SIGINT.
+//
+// Kernel needs: as root the comparison runs in a network namespace of its own,
+// with its own loopback, ports and TIME_WAIT table and with cubic as congestion
+// control for every socket, so the machine's settings stay as they are. Without
+// root, or where namespaces are refused, it runs on the machine's loopback under
+// the settings in force, and says so. Nothing leaves 127.0.0.0/8.
+//
+// Left to others: the client, the proxy and the backend share this machine's
+// cores and its memory; what a network card, a real round-trip time or packet
+// loss would change is not seen here.
+package main

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options is what the command line asked for; immutable after parseOptions.
+type options struct {
+	weir    string
+	out     string
+	only    []string
+	proxies []string
+	rounds  int
+	seconds int
+	workers int
+	quick   bool
+	plain   bool
+	install bool
+	netns   bool
+}
+
+func init() {
+	// See the package comment: the main goroutine starts every process, and the
+	// parent-death signal follows the starting thread.
+	runtime.LockOSThread()
+}
+
+func main() {
+	args := os.Args[1:]
+	if len(args) > 0 {
+		if role, ok := roles[args[0]]; ok {
+			exit(role(args[1:]))
+		}
+	}
+	inside := len(args) > 0 && args[0] == namespaceArg
+	if inside {
+		args = args[1:]
+	}
+	opts, err := parseOptions(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		exit(err)
+	}
+	if inside {
+		exit(run(opts, enterNamespace()))
+	}
+	if err := ensureTools(opts.install); err != nil {
+		exit(err)
+	}
+	if os.Geteuid() == 0 && opts.netns {
+		code, err := runInNamespace(args)
+		if err == nil {
+			os.Exit(code)
+		}
+		fmt.Fprintf(os.Stderr, "bench: no network namespace (%v), using the machine's loopback\n", err)
+	}
+	exit(run(opts, machineNetwork()))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func parseOptions(args []string) (options, error) {
+	var o options
+	var only, proxies string
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.StringVar(&o.weir, "weir", "build/weir", "weir `binary` to measure")
+	fs.StringVar(&o.out, "out", "", "also write every sample and the machine as JSON to this `file`")
+	fs.StringVar(&only, "only", "", "comma-separated `scenarios` to run: "+strings.Join(scenarioNames(), ", "))
+	fs.StringVar(&proxies, "proxies", "nginx,haproxy,weir", "comma-separated `proxies` to compare with a direct connection")
+	fs.IntVar(&o.rounds, "rounds", 0, "rounds per scenario (default 5, with -quick 2)")
+	fs.IntVar(&o.seconds, "seconds", 0, "seconds per run (default 3, with -quick 1)")
+	fs.IntVar(&o.workers, "workers", 1, "worker threads or processes of every proxy")
+	fs.BoolVar(&o.quick, "quick", false, "short runs, under two minutes in all; shows that things work, not how fast")
+	fs.BoolVar(&o.plain, "plain", false, "nginx and HAProxy with one configuration throughout, untuned for bulk: buffers of 16k and splice-auto alone")
+	fs.BoolVar(&o.install, "install", true, "as root, install missing tools from the distribution")
+	fs.BoolVar(&o.netns, "netns", true, "as root, run in a network namespace of its own")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("parse flags: unexpected argument %q", fs.Arg(0))
+	}
+	if o.rounds == 0 {
+		o.rounds = pick(o.quick, 2, 5)
+	}
+	if o.seconds == 0 {
+		o.seconds = pick(o.quick, 1, 3)
+	}
+	if o.rounds < 1 || o.seconds < 1 || o.workers < 1 {
+		return o, errors.New("parse flags: -rounds, -seconds and -workers start at 1")
+	}
+	var err error
+	if o.only, err = splitNames("-only", only, scenarioNames()); err != nil {
+		return o, err
+	}
+	if o.proxies, err = splitNames("-proxies", proxies, proxyNames); err != nil {
+		return o, err
+	}
+	return o, nil
+}
+
+func pick(cond bool, yes, no int) int {
+	if cond {
+		return yes
+	}
+	return no
+}
+
+// splitNames parses a comma-separated list and refuses names that are not in
+// valid. An empty list means all of them.
+func splitNames(flagName, list string, valid []string) ([]string, error) {
+	if list == "" {
+		return valid, nil
+	}
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(valid, name) {
+			return nil, fmt.Errorf("parse %s: no %q here; valid: %s", flagName, name, strings.Join(valid, ", "))
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// env is what every scenario needs to know; immutable while scenarios run,
+// except for the port counter, which only the main goroutine touches.
+type env struct {
+	options
+	dir      string // temporary, for configurations and logs
+	nextPort int
+}
+
+func run(opts options, network network) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	dir, err := os.MkdirTemp("", "weir-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	e := &env{options: opts, dir: dir, nextPort: firstPort}
+	if err := raiseFileLimit(); err != nil {
+		return err
+	}
+	contestants, err := newContestants(e)
+	if err != nil {
+		return err
+	}
+
+	report := report{
+		Quick:    opts.quick,
+		Workers:  opts.workers,
+		Rounds:   opts.rounds,
+		Seconds:  opts.seconds,
+		Started:  time.Now().UTC(),
+		Machine:  describeMachine(network),
+		Versions: describeVersions(ctx, contestants),
+		Tuning:   describeTuning(contestants),
+	}
+	printHeader(os.Stdout, &report)
+	for _, sc := range scenarios {
+		if !slices.Contains(opts.only, sc.name) {
+			continue
+		}
+		res, err := runScenario(ctx, e, sc, contestants)
+		if ctx.Err() != nil {
+			return errors.New("interrupted, everything started has been stopped")
+		}
+		if err != nil {
+			return fmt.Errorf("run %s: %w", sc.name, err)
+		}
+		report.Scenarios = append(report.Scenarios, res)
+		printScenario(os.Stdout, res)
+	}
+	report.Took = time.Since(report.Started).Round(time.Second).String()
+	printSummary(os.Stdout, &report)
+	if opts.out != "" {
+		if err := saveReport(opts.out, &report); err != nil {
+			return err
+		}
+	}
+	if n := report.failedRuns(); n > 0 {
+		return fmt.Errorf("%d runs failed, see the tables", n)
+	}
+	return nil
+}
+
+// raiseFileLimit sets the soft limit of open files to the hard one for this
+// process and, being set explicitly, for those it starts.
+func raiseFileLimit() error {
+	var lim syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim); err != nil {
+		return fmt.Errorf("getrlimit nofile: %w", err)
+	}
+	lim.Cur = lim.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lim); err != nil {
+		return fmt.Errorf("setrlimit nofile: %w", err)
+	}
+	return nil
+}
+
+func fileLimit() int {
+	var lim syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim) != nil {
+		return 1024
+	}
+	return int(min(lim.Max, 1<<20))
+}
+
+func (e *env) path(name string) string { return filepath.Join(e.dir, name) }

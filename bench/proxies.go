@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	direct = "direct"
+	weir   = "weir"
+)
+
+// proxyNames are the contestants besides direct, in the order of the tables.
+var proxyNames = []string{"nginx", "haproxy", weir}
+
+// rivals are those that weir is measured against.
+var rivals = []string{"nginx", "haproxy"}
+
+// maxSessions bounds what every proxy is configured for; the descriptors of the
+// process may allow fewer.
+const maxSessions = 9000
+
+// contestant is one way from the client to the servers.
+type contestant struct {
+	name    string
+	index   int    // gives it loopback addresses of its own
+	tuning  string // what an expert set, for the report
+	program string // weir's, for its version
+	// end is the signal that ends it at once, sessions or not.
+	end syscall.Signal
+	// write renders the configuration into the temporary directory and returns
+	// the command that runs it in the foreground. It is nil for direct.
+	write func(e *env, s site) (argv []string, err error)
+}
+
+// site is what a proxy is configured for.
+type site struct {
+	traffic         traffic
+	listen, servers []string
+}
+
+// traffic is what an expert tunes a proxy for. nginx and HAProxy get the
+// settings that are best for the traffic at hand; weir has one configuration.
+type traffic int
+
+const (
+	messages traffic = iota // small, many
+	bulk
+)
+
+// instance is a contestant that is up, in front of its servers.
+type instance struct {
+	*contestant
+	targets []string // where the client connects, one address per round in turn
+	servers []string
+	proc    *process // nil for direct
+}
+
+// target is the address for a round: connections that are over keep their
+// addresses and ports in TIME_WAIT for a minute, so rounds take turns.
+func (in *instance) target(round int) string { return in.targets[round%len(in.targets)] }
+
+func newContestants(e *env) ([]*contestant, error) {
+	cs := []*contestant{{name: direct}}
+	for _, name := range e.proxies {
+		var c *contestant
+		var err error
+		switch name {
+		case "nginx":
+			c, err = newNginx(e)
+		case "haproxy":
+			c, err = newHAProxy(e)
+		case weir:
+			c, err = newWeir(e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.name, c.index = name, 1+slices.Index(proxyNames, name)
+		cs = append(cs, c)
+	}
+	return cs, nil
+}
+
+// Every contestant has loopback addresses of its own on both sides, so that
+// none finds its ports taken by another's connections in TIME_WAIT.
+func (c *contestant) listenAddrs(port, n int) []string { return loopback(20+c.index, port, n) }
+func (c *contestant) serverAddrs(port, n int) []string { return loopback(10+c.index, port, n) }
+
+func loopback(net, port, n int) []string {
+	addrs := make([]string, n)
+	for i := range addrs {
+		addrs[i] = fmt.Sprintf("127.0.%d.%d:%d", net, i+1, port)
+	}
+	return addrs
+}
+
+// start brings the contestant up in front of servers, listening on as many
+// addresses as there are servers.
+func (c *contestant) start(ctx context.Context, e *env, t traffic, servers []string) (*instance, error) {
+	if c.write == nil {
+		return &instance{contestant: c, targets: servers, servers: servers}, nil
+	}
+	port, err := e.port()
+	if err != nil {
+		return nil, err
+	}
+	listen := c.listenAddrs(port, len(servers))
+	argv, err := c.write(e, site{t, listen, servers})
+	if err != nil {
+		return nil, fmt.Errorf("configure %s: %w", c.name, err)
+	}
+	p, err := e.startCommand(c.name, c.end, exec.Command(argv[0], argv[1:]...))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.waitListening(ctx, listen); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return &instance{contestant: c, targets: listen, servers: servers, proc: p}, nil
+}
+
+// firstPort is below the kernel's default range for outgoing connections.
+const firstPort = 18000
+
+// port returns a port that nothing on the machine's loopback uses, and never
+// the same one twice.
+func (e *env) port() (int, error) {
+	for ; e.nextPort < 32000; e.nextPort++ {
+		ln, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(e.nextPort)))
+		if err != nil {
+			continue
+		}
+		ln.Close()
+		e.nextPort++
+		return e.nextPort - 1, nil
+	}
+	return 0, errors.New("find port: none free between 18000 and 32000")
+}
+
+func newWeir(e *env) (*contestant, error) {
+	path, err := exec.LookPath(e.weir)
+	if err != nil {
+		return nil, fmt.Errorf("find weir: %w; build it first, or leave it out with -proxies nginx,haproxy", err)
+	}
+	e.weir = path
+	return &contestant{
+		program: path,
+		end:     syscall.SIGINT, // SIGTERM would let sessions end first
+		tuning:  fmt.Sprintf("worker count = %d, access log off, the rest as by default", e.workers),
+		write:   writeWeir,
+	}, nil
+}
+
+// writeWeir names no congestion control: the network's default is the wanted
+// one for every contestant, and setting it per socket would cost weir alone a
+// system call per connection.
+func writeWeir(e *env, s site) ([]string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "worker {\n  count = %d\n}\n\nlog {\n  access = \"off\"\n}\n\nupstream \"bench\" {\n", e.workers)
+	for _, addr := range s.servers {
+		fmt.Fprintf(&b, "  server %q {}\n", addr)
+	}
+	fmt.Fprintf(&b, "}\n\nlistener \"bench\" {\n  listen   = [%s]\n  upstream = \"bench\"\n}\n", quoteList(s.listen))
+	path := e.path("weir.hcl")
+	return []string{e.weir, "run", "-c", path}, os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+func quoteList(items []string) string {
+	quoted := make([]string, len(items))
+	for i, s := range items {
+		quoted[i] = strconv.Quote(s)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+func newNginx(e *env) (*contestant, error) {
+	return &contestant{
+		tuning: fmt.Sprintf("stream, worker_processes %d, listen reuseport backlog=4096, proxy_buffer_size %s (bulk scenarios %s), access_log off, worker_connections %d",
+			e.workers, nginxBuffer(e, messages), nginxBuffer(e, bulk), nginxConnections),
+		end:   syscall.SIGTERM,
+		write: writeNginx,
+	}, nil
+}
+
+// nginxConnections covers both sides of maxSessions in a single worker.
+const nginxConnections = 2*maxSessions + 480
+
+// nginxBuffer is the size of each of a session's two buffers. On loopback 1m
+// moved three times as much as the default 16k at a third of the CPU, as every
+// read and write moves that much more; for small messages it made no difference.
+func nginxBuffer(e *env, t traffic) string {
+	if t == bulk && !e.plain {
+		return "1m"
+	}
+	return "16k"
+}
+
+func writeNginx(e *env, s site) ([]string, error) {
+	module, err := nginxStreamModule()
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	writeNginxMain(&b, e, "nginx", e.workers, module)
+	fmt.Fprintf(&b, "stream {\n  access_log off;\n  upstream bench {\n")
+	for _, addr := range s.servers {
+		fmt.Fprintf(&b, "    server %s;\n", addr)
+	}
+	fmt.Fprintf(&b, "  }\n  server {\n")
+	for _, l := range s.listen {
+		fmt.Fprintf(&b, "    listen %s reuseport backlog=4096;\n", l)
+	}
+	fmt.Fprintf(&b, "    proxy_pass bench;\n    proxy_buffer_size %s;\n    proxy_connect_timeout 3s;\n    proxy_timeout 10m;\n  }\n}\n", nginxBuffer(e, s.traffic))
+	return nginxCommand(e, "nginx", b.String())
+}
+
+// writeNginxMain writes what the stream proxy and the HTTP backend share.
+func writeNginxMain(b *strings.Builder, e *env, name string, workers int, module string) {
+	if module != "" {
+		fmt.Fprintf(b, "load_module %s;\n", module)
+	}
+	if os.Geteuid() == 0 {
+		b.WriteString("user root;\n") // the compiled-in user may not exist here
+	}
+	fmt.Fprintf(b, "daemon off;\nworker_processes %d;\nworker_rlimit_nofile %d;\npid %s;\nerror_log %s warn;\n",
+		workers, fileLimit(), e.path(name+".pid"), e.path(name+".log"))
+	fmt.Fprintf(b, "events {\n  use epoll;\n  worker_connections %d;\n}\n", nginxConnections)
+}
+
+func nginxCommand(e *env, name, conf string) ([]string, error) {
+	path := e.path(name + ".conf")
+	argv := []string{"nginx", "-p", e.dir, "-c", path, "-e", e.path(name + ".log")}
+	return argv, os.WriteFile(path, []byte(conf), 0o644)
+}
+
+var modulesPath = regexp.MustCompile(`--modules-path=(\S+)`)
+
+// nginxStreamModule finds the module's file, or returns "" when nginx has
+// stream built in.
+func nginxStreamModule() (string, error) {
+	out, err := exec.Command("nginx", "-V").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("nginx -V: %w", err)
+	}
+	text := string(out) + " "
+	if strings.Contains(text, "--with-stream ") {
+		return "", nil
+	}
+	m := modulesPath.FindStringSubmatch(text)
+	if m == nil || !strings.Contains(text, "--with-stream=dynamic") {
+		return "", errors.New("nginx has no stream module")
+	}
+	file := m[1] + "/ngx_stream_module.so"
+	if _, err := os.Stat(file); err != nil {
+		return "", fmt.Errorf("find nginx stream module: %w", err)
+	}
+	return file, nil
+}
+
+func newHAProxy(e *env) (*contestant, error) {
+	tuning := fmt.Sprintf("mode tcp, nbthread %d, option splice-auto, bind backlog 4096, shards by-thread when nbthread > 1, maxconn %d",
+		e.workers, haproxySessions())
+	if !e.plain {
+		tuning += fmt.Sprintf("; bulk scenarios also option splice-request, option splice-response, tune.pipesize %d", haproxyPipe)
+	}
+	return &contestant{tuning: tuning, end: syscall.SIGTERM, write: writeHAProxy}, nil
+}
+
+// haproxyPipe is the size of its splicing pipes for bulk. 1 MiB measured the
+// same, and less than 256 KiB more CPU.
+const haproxyPipe = 256 << 10
+
+// haproxySessions is its maxconn. HAProxy counts two descriptors per session and
+// two per pipe, and refuses to start, or warns, where the limit is below.
+func haproxySessions() int { return min(maxSessions+480, (fileLimit()-1000)/2) }
+
+func writeHAProxy(e *env, s site) ([]string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "global\n  nbthread %d\n  maxconn %d\n  maxpipes 256\n", e.workers, haproxySessions())
+	splice := "  option splice-auto\n"
+	if s.traffic == bulk && !e.plain {
+		// splice-auto waits for reads that fill its buffer in a row, which
+		// HAProxy 2.6 never saw on loopback: it copied all along. To splice
+		// always more than doubles bulk and costs a sixth of small messages.
+		fmt.Fprintf(&b, "  tune.pipesize %d\n", haproxyPipe)
+		splice += "  option splice-request\n  option splice-response\n"
+	}
+	fmt.Fprintf(&b, "\ndefaults\n  mode tcp\n%s  timeout connect 3s\n  timeout client 10m\n  timeout server 10m\n\n", splice)
+	b.WriteString("listen bench\n  balance roundrobin\n")
+	for _, l := range s.listen {
+		fmt.Fprintf(&b, "  bind %s backlog 4096", l)
+		if e.workers > 1 {
+			b.WriteString(" shards by-thread")
+		}
+		b.WriteByte('\n')
+	}
+	for i, addr := range s.servers {
+		fmt.Fprintf(&b, "  server s%d %s\n", i+1, addr)
+	}
+	path := e.path("haproxy.cfg")
+	return []string{"haproxy", "-db", "-q", "-f", path}, os.WriteFile(path, []byte(b.String()), 0o644)
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// Roles are parts of a scenario that run as a process of their own, started by
+// the first argument. They are bounded by their parent's death signal.
+const (
+	roleEcho       = "role-echo"
+	rolePing       = "role-ping"
+	roleHoldServer = "role-hold-server"
+	roleHoldClient = "role-hold-client"
+)
+
+var roles = map[string]func(args []string) error{
+	roleEcho:       echoServer,
+	rolePing:       pingClient,
+	roleHoldServer: holdServer,
+	roleHoldClient: holdClient,
+}
+
+func runSelf(ctx context.Context, limit time.Duration, args ...string) (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	return runCommand(ctx, limit, roleEnv(), append([]string{exe}, args...))
+}
+
+// roleEnv keeps preemption signals away from the roles' blocking reads: they
+// would come a hundred times a second, enough to show in a p99.
+func roleEnv() []string { return append(os.Environ(), "GODEBUG=asyncpreemptoff=1") }

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// metric is one figure of a scenario.
+type metric struct {
+	Name  string `json:"name"`
+	Unit  string `json:"unit"`
+	Lower bool   `json:"lower_is_better"`
+	// ProxyOnly figures do not exist for a direct connection.
+	ProxyOnly bool `json:"proxy_only,omitempty"`
+}
+
+// sample is what one run of one contestant gave, keyed by metric name.
+type sample struct {
+	Round  int                `json:"round"`
+	Values map[string]float64 `json:"values,omitempty"`
+	Others float64            `json:"others_cores"`     // cores that something else used meanwhile
+	Flaw   string             `json:"flaw,omitempty"`   // errors inside a run that ended
+	Failed string             `json:"failed,omitempty"` // why there are no values
+}
+
+// scenario is one comparison; each stands in its own file.
+type scenario struct {
+	name    string
+	title   string
+	setup   string // sizes, connections, cores, warm-up, for the report
+	metrics []metric
+	traffic traffic
+	// addresses is how many each side of a contestant gets.
+	addresses int
+	// backend starts what serves all the runs; nil when run starts its own.
+	backend func(ctx context.Context, e *env, addrs []string) (stop func(), err error)
+	// warm is one unmeasured run per contestant, nil for none.
+	warm func(ctx context.Context, e *env, in *instance) error
+	// run is one measured run.
+	run func(ctx context.Context, e *env, in *instance, round int) (sample, error)
+	// fresh restarts the proxy before every run, and leaves out direct. Such
+	// scenarios weigh memory, which hardly varies, so they have fewer rounds.
+	fresh bool
+}
+
+var scenarios = []scenario{
+	bulkOne, bulkEight, bulkReverse, bulkThreads, keepalive, shortConnections, pingPong, idleSessions,
+}
+
+func scenarioNames() []string {
+	var names []string
+	for _, sc := range scenarios {
+		names = append(names, sc.name)
+	}
+	return names
+}
+
+func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*result, error) {
+	contestants := slices.Clone(all)
+	if sc.fresh {
+		contestants = slices.DeleteFunc(contestants, func(c *contestant) bool { return c.name == direct })
+	}
+	port, err := e.port()
+	if err != nil {
+		return nil, err
+	}
+	var addrs []string
+	for _, c := range contestants {
+		addrs = append(addrs, c.serverAddrs(port, sc.addresses)...)
+	}
+	if sc.backend != nil {
+		stop, err := sc.backend(ctx, e, addrs)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+	}
+
+	// Up before the first round: all of them idle while one runs, and an idle
+	// proxy uses no CPU.
+	instances := make([]*instance, len(contestants))
+	defer func() {
+		for _, in := range instances {
+			if in != nil {
+				in.proc.stop()
+			}
+		}
+	}()
+	for i, c := range contestants {
+		in, err := c.start(ctx, e, sc.traffic, c.serverAddrs(port, sc.addresses))
+		if err != nil {
+			return nil, err
+		}
+		instances[i] = in
+		if sc.warm == nil {
+			continue
+		}
+		if err := sc.warm(ctx, e, in); err != nil && ctx.Err() == nil {
+			// The measured runs will show whether it matters.
+			fmt.Printf("warm-up of %s in %s: %v\n", c.name, sc.name, err)
+		}
+	}
+
+	rounds := e.rounds
+	if sc.fresh {
+		rounds = min(rounds, pick(e.quick, 1, 3))
+	}
+	res := &result{Name: sc.name, Title: sc.title, Setup: sc.setup, Metrics: sc.metrics, Rounds: rounds}
+	for _, c := range contestants {
+		res.Contestants = append(res.Contestants, &series{Name: c.name})
+	}
+	for round := range rounds {
+		for k := range instances {
+			i := (round + k) % len(instances)
+			if sc.fresh && round > 0 {
+				if err := restart(ctx, e, sc.traffic, instances, i); err != nil {
+					return nil, err
+				}
+			}
+			before, err := readLoad()
+			if err != nil {
+				return nil, err
+			}
+			s, err := sc.run(ctx, e, instances[i], round)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err != nil {
+				s = sample{Failed: err.Error()}
+			}
+			s.Round = round + 1
+			if after, err := readLoad(); err == nil {
+				s.Others = after.othersSince(before)
+			}
+			res.Contestants[i].Samples = append(res.Contestants[i].Samples, s)
+			if p := instances[i].proc; p != nil && p.exited() {
+				return nil, fmt.Errorf("%s ended during its run (%v)%s", p.name, p.cmd.ProcessState, p.logTail())
+			}
+		}
+	}
+	for _, s := range res.Contestants {
+		s.setMedians(sc.metrics)
+	}
+	return res, nil
+}
+
+func restart(ctx context.Context, e *env, t traffic, instances []*instance, i int) error {
+	instances[i].proc.stop()
+	in, err := instances[i].start(ctx, e, t, instances[i].servers)
+	if err != nil {
+		return err
+	}
+	instances[i] = in
+	return nil
+}
+
+// cpuPer measures the proxy's CPU over a load and returns it per unit of the
+// work that the load reports, in multiples of unit.
+func cpuPer(in *instance, unit time.Duration, load func() (work float64, err error)) (float64, error) {
+	before := in.proc.cpuTime()
+	work, err := load()
+	if err != nil {
+		return 0, err
+	}
+	used := in.proc.cpuTime() - before
+	if work <= 0 {
+		return 0, fmt.Errorf("%s: no work was done", in.name)
+	}
+	return float64(used) / float64(unit) / work, nil
+}

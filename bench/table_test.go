@@ -1,0 +1,132 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestMedian(t *testing.T) {
+	for _, tt := range []struct {
+		values []float64
+		want   float64
+	}{
+		{[]float64{3}, 3},
+		{[]float64{9, 1, 5}, 5},
+		{[]float64{4, 1, 3, 100}, 3.5},
+	} {
+		if got := median(tt.values); got != tt.want {
+			t.Errorf("median(%v) = %v, want %v", tt.values, got, tt.want)
+		}
+	}
+	if got := median(nil); !math.IsNaN(got) {
+		t.Errorf("median of nothing = %v, want NaN", got)
+	}
+	values := []float64{2, 1}
+	median(values)
+	if values[0] != 2 {
+		t.Error("median reordered its argument")
+	}
+}
+
+func TestRatio(t *testing.T) {
+	if got := ratio(3, 2); got != 1.5 {
+		t.Errorf("ratio(3, 2) = %v", got)
+	}
+	if got := ratio(3, 0); !math.IsNaN(got) {
+		t.Errorf("ratio(3, 0) = %v, want NaN", got)
+	}
+	if got := formatRatio(ratio(1, math.NaN())); got != "-" {
+		t.Errorf("ratio to nothing prints %q, want -", got)
+	}
+}
+
+// runs makes a series whose samples hold the values of metric "v".
+func runs(name string, values ...float64) *series {
+	s := &series{Name: name}
+	for i, v := range values {
+		s.Samples = append(s.Samples, sample{Round: i + 1, Values: map[string]float64{"v": v}})
+	}
+	return s
+}
+
+func TestBestRival(t *testing.T) {
+	r := &result{Contestants: []*series{runs(direct, 1, 99), runs("nginx", 10, 12), runs("haproxy", 4, 30, 8), runs(weir, 1)}}
+	if got := r.bestRival(metric{Name: "v"}).median; got != 11 {
+		t.Errorf("higher is better: got %v, want nginx's 11", got)
+	}
+	if got := r.bestRival(metric{Name: "v", Lower: true}).median; got != 8 {
+		t.Errorf("lower is better: got %v, want haproxy's 8", got)
+	}
+	alone := &result{Contestants: []*series{runs(direct, 1), runs(weir, 1)}}
+	if got := alone.bestRival(metric{Name: "v"}); got.ok() {
+		t.Errorf("no rivals: got %v, want none", got)
+	}
+}
+
+func TestSpreadSkipsFailedRuns(t *testing.T) {
+	s := runs(weir, 1, 3)
+	s.Samples = append(s.Samples, sample{Round: 3, Failed: "no answer"})
+	if got, want := s.spread("v"), (spread{2, 1, 3}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if !s.flawed() {
+		t.Error("a series with a failed run is not flawed")
+	}
+	rep := report{Scenarios: []*result{{Contestants: []*series{s}}}}
+	if got := rep.failedRuns(); got != 1 {
+		t.Errorf("failedRuns = %d, want 1", got)
+	}
+}
+
+func TestSummaryMarksOverlap(t *testing.T) {
+	summary := func(own *series) string {
+		var b strings.Builder
+		printSummary(&b, &report{Scenarios: []*result{{
+			Name: "s", Metrics: []metric{{Name: "v", Unit: "x"}},
+			Contestants: []*series{runs(direct, 40), runs("nginx", 10, 14), runs("haproxy", 9), own},
+		}}})
+		return b.String()
+	}
+	if got := summary(runs(weir, 12, 20)); !strings.Contains(got, "| 0.40          | 1.33 ~ ") {
+		t.Errorf("overlapping ranges are not marked:\n%s", got)
+	}
+	if got := summary(runs(weir, 16, 20)); !strings.Contains(got, "| 0.45          | 1.50 ") || strings.Contains(got, "1.50 ~") {
+		t.Errorf("ranges apart:\n%s", got)
+	}
+}
+
+func TestPrintScenario(t *testing.T) {
+	ms := []metric{{Name: "v", Unit: "x"}, {Name: "c", Unit: "y", Lower: true, ProxyOnly: true}}
+	bad := runs("haproxy", 5)
+	bad.Samples[0].Flaw = "Socket errors: read 3"
+	var b strings.Builder
+	printScenario(&b, &result{Name: "s", Title: "title", Setup: "sizes", Rounds: 1, Metrics: ms,
+		Contestants: []*series{runs(direct, 10), bad}})
+	for _, want := range []string{
+		"| direct  | 10.0 (10.0..10.0)  | -   | 1.00       | 2.00     | -        |",
+		"| haproxy | 5.00 (5.00..5.00) ! | -   | 0.50       | 1.00     | -        |",
+		"- ! haproxy, round 1: Socket errors: read 3",
+	} {
+		if !strings.Contains(squeeze(b.String()), squeeze(want)) {
+			t.Errorf("no line %q in\n%s", want, b.String())
+		}
+	}
+}
+
+func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func TestParseOptions(t *testing.T) {
+	o, err := parseOptions([]string{"-quick", "-proxies", "nginx, weir", "-only", "idle,short"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.rounds != 2 || o.seconds != 1 || len(o.proxies) != 2 || o.proxies[1] != weir || len(o.only) != 2 {
+		t.Errorf("got %+v", o)
+	}
+	for _, args := range [][]string{{"-only", "bulk-9"}, {"-proxies", "envoy"}, {"-rounds", "-1"}, {"x"}} {
+		if _, err := parseOptions(args); err == nil {
+			t.Errorf("parseOptions(%q): want an error", args)
+		}
+	}
+}

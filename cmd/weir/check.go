@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/conf/hclfile"
+)
+
+// defaultConfig is the configuration that is read if none is named.
+const defaultConfig = "weir.hcl"
+
+func newCheckCmd() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "check a configuration without starting anything",
+		Long: `Check reads a configuration and reports every mistake in it, and what is
+legal but probably not meant. It opens no socket and resolves no name. The
+file is ` + defaultConfig + ` unless one is named.`,
+		Example: "  weir check\n  weir check /etc/weir/weir.hcl",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := config
+			if len(args) == 1 {
+				if cmd.Flags().Changed("config") {
+					return errors.New("name the file once: as argument or with -c")
+				}
+				path = args[0]
+			}
+			return check(cmd.OutOrStdout(), cmd.ErrOrStderr(), path)
+		},
+	}
+	cmd.Flags().StringVarP(&config, "config", "c", defaultConfig, "configuration `FILE`")
+	return cmd
+}
+
+func check(stdout, stderr io.Writer, path string) error {
+	c, warnings := loadConfig(stderr, path)
+	if c == nil {
+		return &exitError{code: exitFailed}
+	}
+	servers := 0
+	for _, u := range c.Upstreams {
+		servers += len(u.Servers)
+	}
+	line := fmt.Sprintf("%s: ok, %s, %s, %s", path, count(len(c.Listeners), "listener"), count(len(c.Upstreams), "upstream"), count(servers, "server"))
+	if warnings > 0 {
+		line += ", " + count(warnings, "warning")
+	}
+	fmt.Fprintln(stdout, line)
+	return nil
+}
+
+// loadConfig reads a configuration and writes what there is to say about it.
+// The configuration is nil if it can't be used.
+func loadConfig(stderr io.Writer, path string) (c *conf.Config, warnings int) {
+	r := hclfile.Load(path, hclfile.Options{Env: os.LookupEnv, Limits: readLimits()})
+	r.WriteDiagnostics(stderr, isColorTerminal(stderr))
+	if r.Config == nil {
+		if n := countErrors(r.Diagnostics); n > 1 {
+			fmt.Fprintf(stderr, "\n%s: %s\n", path, count(n, "error"))
+		}
+	}
+	return r.Config, r.Warnings()
+}
+
+func countErrors(diags hcl.Diagnostics) int {
+	n := 0
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError {
+			n++
+		}
+	}
+	return n
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// isColorTerminal reports whether what is written may be coloured.
+func isColorTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isTerminal(f)
+}
+
+// isTerminal reports whether a file is a terminal that shows colours; see
+// https://no-color.org for the variable.
+func isTerminal(f *os.File) bool {
+	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// readLimits reads the limits that lints compare a configuration with. What
+// can't be read stays unknown.
+func readLimits() hclfile.Limits {
+	var l hclfile.Limits
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
+		l.OpenFiles = files.Max
+	}
+	if n := sysctl("net/core/somaxconn"); len(n) == 1 {
+		l.SomaxConn = n[0]
+	}
+	if n := sysctl("net/ipv4/ip_local_port_range"); len(n) == 2 {
+		l.FirstPort, l.LastPort = n[0], n[1]
+	}
+	// Capabilities lift the limit on pipes (pipe(7)); root has them as a rule.
+	if n := sysctl("fs/pipe-user-pages-soft"); len(n) == 1 && os.Geteuid() != 0 {
+		l.PipePagesSoft = n[0]
+	}
+	return l
+}
+
+// sysctl returns the numbers of a file below /proc/sys, or nil.
+func sysctl(name string) []int {
+	text, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, field := range strings.Fields(string(text)) {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return nil
+		}
+		out = append(out, n)
+	}
+	return out
+}

@@ -1,0 +1,184 @@
+package hclfile
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/weirlb/weir/conf"
+)
+
+// Limits are bounds of the machine that a configuration can run into. A zero
+// field is unknown, and nothing is said about it.
+type Limits struct {
+	OpenFiles     uint64 // RLIMIT_NOFILE, the hard limit
+	SomaxConn     int    // net.core.somaxconn
+	FirstPort     int    // net.ipv4.ip_local_port_range
+	LastPort      int
+	PipePagesSoft int // fs.pipe-user-pages-soft, if it binds this user
+}
+
+// What a session and the process around it take. A relayed session has two
+// sockets; the reserve is for epoll sets, log files, pipes that are lent for a
+// moment, and the like.
+const (
+	filesPerSession = 2
+	filesReserve    = 100
+)
+
+// lint warns of what is legal and probably not meant. Each warning has the
+// numbers of the file at hand. It runs on files without errors only.
+func (d *decoder) lint(c *conf.Config, limits Limits) {
+	used := map[string]bool{}
+	for _, l := range d.listeners {
+		used[l.Upstream] = true
+	}
+	for i := range d.upstreams {
+		u := &d.upstreams[i]
+		if !used[u.Name] {
+			d.warn(u.nameAt, fmt.Sprintf("upstream %q is not used", u.Name), "No listener names it.", related{})
+		}
+		d.lintServers(u)
+	}
+	d.lintWildcards()
+	d.lintLimits(c, limits, used)
+}
+
+func (d *decoder) lintServers(u *declaredUpstream) {
+	first := map[string]hcl.Range{}
+	down := 0
+	for _, s := range u.servers {
+		address := s.Address.String()
+		if at, ok := first[address]; ok {
+			d.warn(s.addressAt, fmt.Sprintf("server %s is listed twice in upstream %q", address, u.Name),
+				"Each is a peer of its own, with its own failures and its own max_conns. If it shall get more sessions, one server with a higher weight says so.",
+				related{at, "first listed here"})
+		} else {
+			first[address] = s.addressAt
+		}
+		if s.Down {
+			down++
+		}
+		// The weight that a failure costs is weight / max_fails in whole
+		// numbers, as in nginx; see stream/balance.
+		if (s.maxFailsAt != hcl.Range{}) && s.Weight > 1 && s.MaxFails > 1 && s.Weight/s.MaxFails == 0 {
+			d.warn(s.maxFailsAt, fmt.Sprintf("a failure of server %s costs it no weight", s.Name),
+				fmt.Sprintf("Each failure takes weight / max_fails = %d / %d, which is 0 in whole numbers: until it is unavailable, the server gets all its share. With a weight of %d or more it would get less after each failure.", s.Weight, s.MaxFails, s.MaxFails),
+				related{})
+		}
+	}
+	if down == len(u.servers) {
+		d.warn(u.nameAt, fmt.Sprintf("every server of upstream %q is down", u.Name), "Its listeners will refuse all sessions.", related{})
+	}
+	// A host name may have several addresses, each a peer.
+	if s := u.servers[0]; len(u.servers) == 1 && s.MaxFails > 0 && (s.maxFailsAt != hcl.Range{}) {
+		if _, isIP := s.Address.IP(); isIP || s.Address.IsUnix() {
+			d.warn(s.maxFailsAt, fmt.Sprintf("max_fails = %d has no effect on a single server", s.MaxFails),
+				fmt.Sprintf("Upstream %q has no other server to turn to, so this one is never unavailable. Remove the line, or add a server.", u.Name), related{})
+		}
+	}
+}
+
+// lintWildcards warns of a listener that takes one address out of another's
+// wildcard.
+func (d *decoder) lintWildcards() {
+	all := d.bindings()
+	for i := range d.listeners {
+		l := &d.listeners[i]
+		for j := range l.entries {
+			e := &l.entries[j]
+			for _, a := range e.addrs {
+				ip, ok := a.IP()
+				if !ok || ip.IsUnspecified() {
+					continue
+				}
+				wildcard := netip.IPv4Unspecified()
+				if ip.Is6() {
+					wildcard = netip.IPv6Unspecified()
+				}
+				if other, ok := all[place{host: wildcard, port: a.Port}]; ok {
+					d.warn(e.at, fmt.Sprintf("%s is part of %s", a, other.entry.text),
+						fmt.Sprintf("Connections to it come to listener %q, those to all other addresses with port %d to listener %q.", l.Name, a.Port, other.listener.Name),
+						related{other.entry.at, "the wildcard is here"})
+					break
+				}
+			}
+		}
+	}
+}
+
+// lintLimits holds what the file asks for against the machine. What it leaves
+// to "auto" is fitted to the machine at start, so there is nothing to say.
+func (d *decoder) lintLimits(c *conf.Config, limits Limits, used map[string]bool) {
+	sockets := len(c.Listeners)
+	for _, l := range c.Listeners {
+		sockets += len(l.Listen) - 1
+	}
+	sockets *= max(1, c.Worker.Count)
+	if n := uint64(sockets + filesReserve); limits.OpenFiles > 0 && n > limits.OpenFiles {
+		d.warn(d.listeners[0].nameAt, fmt.Sprintf("%d listening sockets exceed the limit of open files", sockets),
+			fmt.Sprintf("The hard RLIMIT_NOFILE of this user is %d. Raise it (LimitNOFILE= in systemd, ulimit -Hn), or listen on fewer ports.", limits.OpenFiles), related{})
+	}
+	if c.Worker.MaxSessions == 0 {
+		return
+	}
+	sessions, at := c.Worker.MaxSessions, d.maxSessionsAt
+	if need := uint64(sessions)*filesPerSession + uint64(sockets+filesReserve); limits.OpenFiles > 0 && need > limits.OpenFiles {
+		d.warn(at, fmt.Sprintf("max_sessions = %d needs more open files than allowed", sessions),
+			fmt.Sprintf("It takes %d, two for each session. The hard RLIMIT_NOFILE of this user is %d, enough for %d sessions. Raise it (LimitNOFILE= in systemd, ulimit -Hn), or write max_sessions = \"auto\".",
+				need, limits.OpenFiles, roomFor(limits.OpenFiles, sockets)), related{})
+	}
+	d.lintPorts(c, limits, used)
+	const busy, shortQueue = 1024, 512
+	if limits.SomaxConn > 0 && limits.SomaxConn < shortQueue && sessions >= busy {
+		d.warn(at, fmt.Sprintf("the accept queue of %d is short for max_sessions = %d", limits.SomaxConn, sessions),
+			"When more clients than that connect at once, for example after a restart, some wait for a retransmission. Raise it: sysctl net.core.somaxconn=4096", related{})
+	}
+	// A pipe of 256 KiB is lent to each direction of a session that moves bulk
+	// data; one in eight sessions doing so at once is a busy machine.
+	const pagesPerPipe = 64
+	if need := sessions / 8 * 2 * pagesPerPipe; limits.PipePagesSoft > 0 && need > limits.PipePagesSoft {
+		d.warn(at, fmt.Sprintf("pipes for max_sessions = %d exceed fs.pipe-user-pages-soft = %d", sessions, limits.PipePagesSoft),
+			fmt.Sprintf("If one session in eight moves bulk data at once, their pipes want %d pages; above the limit they get one or two each and relaying slows down. Raise it: sysctl fs.pipe-user-pages-soft=%d", need, need), related{})
+	}
+}
+
+func roomFor(files uint64, sockets int) uint64 {
+	taken := uint64(sockets + filesReserve)
+	if files < taken {
+		return 0
+	}
+	return (files - taken) / filesPerSession
+}
+
+// lintPorts warns of upstreams whose servers can't take max_sessions because
+// each connection to one server needs a local port of its own.
+func (d *decoder) lintPorts(c *conf.Config, limits Limits, used map[string]bool) {
+	ports := limits.LastPort - limits.FirstPort + 1
+	if limits.LastPort == 0 || ports < 1 {
+		return
+	}
+	for i := range d.upstreams {
+		u := &d.upstreams[i]
+		room := 0
+		distinct := map[string]bool{}
+		for _, s := range u.servers {
+			_, isIP := s.Address.IP()
+			if s.Address.IsUnix() || !isIP {
+				room = 0 // no ports needed, or an unknown number of addresses
+				distinct = nil
+				break
+			}
+			if !distinct[s.Address.String()] {
+				distinct[s.Address.String()] = true
+				room += ports
+			}
+		}
+		if used[u.Name] && distinct != nil && c.Worker.MaxSessions > room {
+			d.warn(u.nameAt, fmt.Sprintf("upstream %q can't take max_sessions = %d", u.Name, c.Worker.MaxSessions),
+				fmt.Sprintf("net.ipv4.ip_local_port_range %d-%d has %d ports for each server, %d for the %d of it. Widen it: sysctl net.ipv4.ip_local_port_range=\"1024 65535\", or add servers.",
+					limits.FirstPort, limits.LastPort, ports, room, len(distinct)), related{d.maxSessionsAt, "max_sessions is set here"})
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package hclfile
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/weirlb/weir/conf"
+)
+
+var listenerBlock = &block{
+	name:   "listener",
+	label:  "name",
+	header: `listener "NAME" {`,
+	attrs: []attribute{
+		{"listen", kindList, `["0.0.0.0:5432"]`},
+		{"protocol", kindString, `"tcp"`},
+		{"upstream", kindString, `"NAME"`},
+		{"connect_timeout", kindDuration, `"3s"`},
+		{"idle_timeout", kindDuration, `"10m"`},
+		{"half_close_timeout", kindDuration, `"1m"`},
+		{"dead_peer_timeout", kindDuration, `"30s"`},
+		{"congestion", kindString, `"cubic"`},
+	},
+	blocks: []*block{nextUpstreamBlock},
+	later: []string{
+		"profile", "priority", "max_age", "hedge", "proxy_protocol", "access", "limits",
+		"source", "preread", "route", "udp",
+	},
+}
+
+var nextUpstreamBlock = &block{
+	name:   "next_upstream",
+	header: "next_upstream {",
+	single: true,
+	attrs: []attribute{
+		{"tries", kindNumber, `2`},
+		{"timeout", kindDuration, `"10s"`},
+	},
+	later: []string{"backoff", "before_first_byte"},
+}
+
+// MaxListenAddresses bounds the addresses of all listeners together, ranges
+// expanded: four times all ports, and far more than a process can bind.
+const MaxListenAddresses = 1 << 18
+
+// maxTries is the largest number of attempts for one session.
+const maxTries = 65535
+
+// declaredListener is a listener with the places its parts were written at.
+type declaredListener struct {
+	conf.Listener
+	nameAt, upstreamAt hcl.Range
+	entries            []listenEntry
+}
+
+// listenEntry is one entry of a listen list.
+type listenEntry struct {
+	addrs []conf.Address
+	text  string
+	at    hcl.Range
+}
+
+var protocols = []choice[bool]{{"tcp", true}}
+
+func (d *decoder) listener(b *body) {
+	name, ok := d.name(b.label, b.labelAt, "a listener")
+	if ok {
+		for _, other := range d.listeners {
+			if other.Name == name {
+				d.report(b.labelAt, fmt.Sprintf("listener %q is defined twice", name),
+					"Give one of the two another name, or list both addresses in one: listen takes several.", related{other.nameAt, "first defined here"})
+				break
+			}
+		}
+	}
+	l := declaredListener{Listener: conf.NewListener(name), nameAt: b.labelAt}
+	d.listen(b, &l)
+	var tcp bool
+	choose(b, "protocol", protocols, []string{"udp"}, &tcp)
+	if text, at, ok := b.text("upstream"); ok {
+		l.Upstream, l.upstreamAt = text, at
+	} else {
+		b.require("upstream", fmt.Sprintf("listener %q has no upstream", name), `Say which one takes its sessions: upstream = "NAME"`)
+	}
+	b.duration("connect_timeout", never, &l.ConnectTimeout)
+	b.duration("idle_timeout", orOff, &l.IdleTimeout)
+	b.duration("half_close_timeout", orOff, &l.HalfCloseTimeout)
+	b.duration("dead_peer_timeout", orOff, &l.DeadPeerTimeout)
+	d.congestion(b, &l.Congestion)
+	if n := b.one(nextUpstreamBlock); n != nil {
+		n.number("tries", 0, maxTries, &l.NextUpstream.Tries)
+		n.duration("timeout", orOff, &l.NextUpstream.Timeout)
+	}
+	d.listeners = append(d.listeners, l)
+}
+
+func (d *decoder) listen(b *body, l *declaredListener) {
+	list, at, ok := b.list("listen")
+	if !ok {
+		b.require("listen", fmt.Sprintf("listener %q has no listen", l.Name), `Say where it takes connections: listen = ["0.0.0.0:5432"]`)
+		return
+	}
+	if len(list) == 0 {
+		d.errorf(at, "listen is empty", `A listener needs at least one address: listen = ["0.0.0.0:5432"]`)
+	}
+	for _, it := range list {
+		if d.listenAddresses > MaxListenAddresses {
+			return
+		}
+		addrs, err := conf.ParseListenAddress(it.text)
+		if err != nil {
+			d.errorf(it.at, "bad address in listen", "%s.", sentence(err))
+			continue
+		}
+		if d.listenAddresses += len(addrs); d.listenAddresses > MaxListenAddresses {
+			d.errorf(it.at, "too many listen addresses", "With this one the listeners of the file have more than %d together: use fewer or shorter port ranges.", MaxListenAddresses)
+			return
+		}
+		l.Listen = append(l.Listen, addrs...)
+		l.entries = append(l.entries, listenEntry{addrs, it.text, it.at})
+	}
+}

@@ -1,0 +1,206 @@
+package hclfile
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const minimal = `upstream "db" {
+  server "10.0.0.11:5432" {}
+}
+listener "db" {
+  listen   = ["0.0.0.0:5432"]
+  upstream = "db"
+}
+`
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if r := Load(write("good.hcl", minimal, 0o644), Options{}); r.Config == nil || len(r.Diagnostics) != 0 {
+		t.Fatalf("refused:\n%s", text(r))
+	}
+	secret := write("secret.hcl", minimal, 0)
+	for name, c := range map[string]struct{ path, want string }{
+		"missing":   {filepath.Join(dir, "nothing.hcl"), "there is no file " + filepath.Join(dir, "nothing.hcl")},
+		"directory": {dir, "is a directory: name the file in it"},
+		"too big":   {write("big.hcl", strings.Repeat("#", MaxFileBytes+1), 0o644), "the limit is 16384 KiB"},
+		"secret":    {secret, "may not be read by this user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.path == secret && os.Geteuid() == 0 {
+				t.Skip("root may read any file")
+			}
+			r := Load(c.path, Options{})
+			if r.Config != nil || !strings.Contains(text(r), c.want) {
+				t.Errorf("want %q in:\n%s", c.want, text(r))
+			}
+		})
+	}
+}
+
+// file() is relative to the configuration, not to the working directory, and
+// takes off exactly one newline.
+func TestFileFunction(t *testing.T) {
+	dir := t.TempDir()
+	os.WriteFile(filepath.Join(dir, "name"), []byte("web\n"), 0o644)
+	os.WriteFile(filepath.Join(dir, "binary"), []byte("\xff"), 0o644)
+	os.WriteFile(filepath.Join(dir, "big"), bytes.Repeat([]byte("x"), MaxValueBytes+1), 0o644)
+	path := filepath.Join(dir, "weir.hcl")
+	for call, want := range map[string]string{
+		`file("name")`:                    "",
+		`file("./name")`:                  "",
+		`file("` + dir + `/name")`:        "",
+		`file("nothing")`:                 "there is no file",
+		`file("binary")`:                  "is not UTF-8 text",
+		`file("big")`:                     "the limit is 1024 KiB",
+		`file(".")`:                       "is a directory",
+		`file("")`:                        "the path is empty",
+		`file()`:                          "not enough function arguments",
+		`file("name", "x")`:               "too many function arguments",
+		`file(null)`:                      "invalid function argument",
+		`"${file("name")}\n"`:             "bad name of a server",
+		`trimspace("${file("name")}\n")`:  "",
+		`[file("name")]`:                  `name = "web"`,
+		`lower(upper(file("name")))`:      "",
+		`coalesce(null, "web")`:           "",
+		`jsondecode("{\"a\":\"web\"}").a`: "",
+	} {
+		src := strings.Replace(minimal, `{}`, "{\n name = "+call+"\n}", 1)
+		os.WriteFile(path, []byte(src), 0o644)
+		r := Load(path, Options{})
+		switch {
+		case want != "" && !strings.Contains(text(r), want):
+			t.Errorf("%s: want %q in:\n%s", call, want, text(r))
+		case want == "" && (r.Config == nil || r.Config.Upstreams[0].Servers[0].Name != "web"):
+			t.Errorf("%s:\n%s", call, text(r))
+		}
+	}
+}
+
+func TestLimitsUnknown(t *testing.T) {
+	src := "worker {\n max_sessions = 100000000\n}\n" + minimal
+	if r := Parse([]byte(src), "x.hcl", Options{}); len(r.Diagnostics) != 0 {
+		t.Errorf("lints about limits that are not known:\n%s", text(r))
+	}
+}
+
+func TestColor(t *testing.T) {
+	r := Parse([]byte("wroker {}\n"), "x.hcl", Options{})
+	var b strings.Builder
+	if err := r.WriteDiagnostics(&b, true); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), red+"^^^^^^"+plain) {
+		t.Errorf("no colour in %q", b.String())
+	}
+	if strings.Contains(text(r), "\x1b") {
+		t.Errorf("colour where none was asked for: %q", text(r))
+	}
+}
+
+// A file can't make the terminal do things through the lines that are shown.
+func TestNoEscapesFromFile(t *testing.T) {
+	r := Parse([]byte("upstream \"\x1b[2J\" {\n x\x1b]0;a\x07 = 1\n}\n"), "x.hcl", Options{})
+	if !r.Diagnostics.HasErrors() || strings.ContainsAny(text(r), "\x1b\x07") {
+		t.Errorf("%q", text(r))
+	}
+}
+
+func TestNearest(t *testing.T) {
+	valid := []string{"weight", "max_fails", "max_conns", "warn", "backup"}
+	for word, want := range map[string]string{
+		"wieght": "weight", "Weight": "weight", "maxfails": "max_fails", "max_fial": "max_fails", "warning": "warn",
+		"back": "backup", "colour": "", "": "", strings.Repeat("weight", 1000): "",
+	} {
+		if got := nearest(word, valid); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
+// FuzzParse feeds the reader anything: no panic, a configuration or an error
+// but not both, and every range inside the text.
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"good", "bad"} {
+		paths, _ := filepath.Glob(filepath.Join("testdata", dir, "*.hcl"))
+		for _, p := range paths {
+			if src, err := os.ReadFile(p); err == nil && len(src) < 2000 {
+				f.Add(src)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		if len(src) > 64<<10 {
+			t.Skip("long inputs take the fuzzer's time and find nothing else")
+		}
+		opts := testOptions()
+		opts.ReadFile = func(string) ([]byte, error) { return []byte("text\n"), nil }
+		r := Parse(src, "x.hcl", opts)
+		if (r.Config == nil) != r.Diagnostics.HasErrors() {
+			t.Fatalf("config %v with diagnostics:\n%s", r.Config, text(r))
+		}
+		for _, d := range r.Diagnostics {
+			if s := d.Subject; s != nil && (s.Start.Byte < 0 || s.Start.Byte > s.End.Byte || s.End.Byte > len(src)) {
+				t.Fatalf("range %v of %q is outside of %d bytes", s, d.Summary, len(src))
+			}
+			if d.Summary == "" || d.Detail == "" && d.Severity == 1 {
+				t.Fatalf("diagnostic without advice: %+v", d)
+			}
+		}
+		text(r)
+	})
+}
+
+// A Go stack that overflows ends the process, and no test could catch it: what
+// would recurse is refused before it does.
+func TestHostileFiles(t *testing.T) {
+	const n = 1 << 14
+	flat := []string{"attributes", "labels", "lines", "unclosed", "quotes", "one long line"}
+	for name, src := range map[string]string{
+		"parentheses":    "a = " + strings.Repeat("(", n),
+		"brackets":       "a = " + strings.Repeat("[", n),
+		"braces":         "a = " + strings.Repeat("{a=", n),
+		"blocks":         strings.Repeat("a {\n", n),
+		"not":            "a = " + strings.Repeat("!", n) + "true\n",
+		"minus":          "a = " + strings.Repeat("-", n) + "1\n",
+		"sum":            "locals {\na = 1" + strings.Repeat("+1", n) + "\n}\n",
+		"sum over lines": "locals {\na = (1" + strings.Repeat("\n+1", n) + ")\n}\n",
+		"conditions":     "locals {\na = 1" + strings.Repeat("==1?1:1", n) + "\n}\n",
+		"indices":        "locals {\na = [1]\nb = local.a" + strings.Repeat("[0]", n) + "\n}\n",
+		"splats":         "locals {\na = [1]\nb = local.a" + strings.Repeat(".*", n) + "\n}\n",
+		"attributes":     "locals {\na = [1]\nb = local.a" + strings.Repeat(".x", n) + "\n}\n",
+		"templates":      "a = " + strings.Repeat(`"${`, n),
+		"directives":     "locals {\na = \"" + strings.Repeat("%{if true}", n) + "\"\n}\n",
+		"calls":          "locals {\na = " + strings.Repeat("lower(", n) + "\n}\n",
+		"labels":         "a" + strings.Repeat(` "x"`, n) + " {}\n",
+		"lines":          strings.Repeat("a\n", n),
+		"unclosed":       strings.Repeat("a {\n}\n", n/4) + "b {\n",
+		"quotes":         strings.Repeat(`"`, n),
+		"one long line":  strings.Repeat("x", n) + ";",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Parse([]byte(src), "x.hcl", testOptions())
+			if r.Config != nil {
+				t.Error("accepted")
+			}
+			out := text(r)
+			if !slices.Contains(flat, name) && !strings.Contains(out, "are too deep") && !strings.Contains(out, "is too long") {
+				t.Errorf("the bounds did not stop it:\n%.1000s", out)
+			}
+			if n := len(out); n > 64<<10 {
+				t.Errorf("%d bytes of diagnostics", n)
+			}
+		})
+	}
+}

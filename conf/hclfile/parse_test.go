@@ -1,0 +1,128 @@
+package hclfile
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlb/weir/conf"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// testOptions is the machine that golden files are read on.
+func testOptions() Options {
+	env := map[string]string{"DB_HOST": "db.example", "WEIGHT": "5", "SERVERS": "10.0.0.1:80,10.0.0.2:80", "LEVEL": "debug", "DOWN": "true"}
+	return Options{
+		Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+		Limits: Limits{
+			OpenFiles: 20_000, SomaxConn: 128, FirstPort: 32768, LastPort: 60999, PipePagesSoft: 16384,
+		},
+	}
+}
+
+func text(r *Result) string {
+	var b strings.Builder
+	r.WriteDiagnostics(&b, false)
+	return b.String()
+}
+
+// golden compares with a file that only -update writes.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (run go test -update and read what it writes)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", path, diff)
+	}
+}
+
+// parseFile parses a golden file under its base name, so that diagnostics do
+// not depend on where the test runs.
+func parseFile(t *testing.T, path string) *Result {
+	t.Helper()
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := testOptions()
+	opts.ReadFile = func(name string) ([]byte, error) {
+		return readFile(filepath.Join(filepath.Dir(path), name), MaxValueBytes)
+	}
+	return Parse(src, filepath.Base(path), opts)
+}
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.hcl"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no files in testdata/%s: %v", dir, err)
+	}
+	return paths
+}
+
+func TestBad(t *testing.T) {
+	for _, path := range files(t, "bad") {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			r := parseFile(t, path)
+			if !r.Diagnostics.HasErrors() || r.Config != nil {
+				t.Fatalf("accepted:\n%s", text(r))
+			}
+			golden(t, strings.TrimSuffix(path, ".hcl")+".diag", text(r))
+		})
+	}
+}
+
+func TestGood(t *testing.T) {
+	for _, path := range files(t, "good") {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			r := parseFile(t, path)
+			if r.Config == nil {
+				t.Fatalf("refused:\n%s", text(r))
+			}
+			golden(t, strings.TrimSuffix(path, ".hcl")+".txt", dump(r.Config)+text(r))
+		})
+	}
+}
+
+// dump writes a configuration so that a reader can hold it against the file.
+func dump(c *conf.Config) string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("worker count=%d max_sessions=%d shutdown_timeout=%s", c.Worker.Count, c.Worker.MaxSessions, conf.FormatDuration(c.Worker.ShutdownTimeout))
+	p("log level=%s format=%d access=%s fields=%v", c.Log.Level, c.Log.Format, c.Log.Access, c.Log.Fields)
+	for _, u := range c.Upstreams {
+		p("upstream %q balance=%s congestion=%q", u.Name, u.Balance, u.Congestion)
+		for _, s := range u.Servers {
+			p("  server %s name=%q weight=%d max_fails=%d fail_timeout=%s max_conns=%d backup=%t down=%t",
+				s.Address, s.Name, s.Weight, s.MaxFails, s.FailTimeout, s.MaxConns, s.Backup, s.Down)
+		}
+	}
+	for _, l := range c.Listeners {
+		p("listener %q upstream=%q congestion=%q", l.Name, l.Upstream, l.Congestion)
+		for i, a := range l.Listen {
+			if i == 3 && len(l.Listen) > 6 {
+				p("  listen ... %d more", len(l.Listen)-3)
+				break
+			}
+			p("  listen %s", a)
+		}
+		p("  connect_timeout=%s idle_timeout=%s half_close_timeout=%s dead_peer_timeout=%s tries=%d timeout=%s",
+			conf.FormatDuration(l.ConnectTimeout), conf.FormatDuration(l.IdleTimeout), conf.FormatDuration(l.HalfCloseTimeout),
+			conf.FormatDuration(l.DeadPeerTimeout), l.NextUpstream.Tries, conf.FormatDuration(l.NextUpstream.Timeout))
+	}
+	return b.String()
+}

@@ -1,0 +1,6 @@
+{
+  "listener": {
+    "listen": ["0.0.0.0:5432"],
+    "upstream": "db"
+  }
+}

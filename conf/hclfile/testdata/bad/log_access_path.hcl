@@ -1,0 +1,8 @@
+log {
+  access = "logs/access.log"
+  fields = []
+}
+log {
+  access = "/var/log/"
+  level  = 3
+}

@@ -1,0 +1,3 @@
+upstream "orders" {
+  server "10.0.0.1:5432" {}
+}

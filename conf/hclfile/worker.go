@@ -1,0 +1,29 @@
+package hclfile
+
+import "github.com/weirlb/weir/conf"
+
+var workerBlock = &block{
+	name:   "worker",
+	header: "worker {",
+	single: true,
+	attrs: []attribute{
+		{"count", kindNumber, `"auto"`},
+		{"max_sessions", kindNumber, `"auto"`},
+		{"shutdown_timeout", kindDuration, `"30s"`},
+	},
+	later: []string{"steering"},
+}
+
+// The largest values of the worker block: far above what a machine has, low
+// enough that a slip of the finger is noticed.
+const (
+	maxWorkers  = 1024
+	maxSessions = 100_000_000
+)
+
+func (d *decoder) worker(b *body, w *conf.Worker) {
+	b.numberOrAuto("count", 1, maxWorkers, &w.Count)
+	b.numberOrAuto("max_sessions", 1, maxSessions, &w.MaxSessions)
+	b.duration("shutdown_timeout", orOff, &w.ShutdownTimeout)
+	d.maxSessionsAt = b.valueRange("max_sessions")
+}
