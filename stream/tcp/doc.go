@@ -33,7 +33,8 @@
 // except shared listening sockets. Nothing is allocated while bytes move, and
 // no lock taken but the upstream group's, to pick a peer and to settle.
 //
-// Kernel: SO_REUSEPORT (3.9), splice, TCP_USER_TIMEOUT. Where a pipe of full
+// Kernel: SO_REUSEPORT (3.9), splice, TCP_USER_TIMEOUT; see guard.go for what
+// TCP_RTO_MAX_MS (6.15) adds. Where a pipe of full
 // size is refused (fs.pipe-user-pages-soft) smaller ones or copying do, and
 // stats.Worker.SpliceFallbacks counts it.
 //

@@ -40,6 +40,7 @@ type session struct {
 	reason     stats.CloseReason // once blamed
 	blamed     bool
 	guarded    bool // dead-peer options are set
+	watched    bool // the timer will have the session looked at
 	halfClosed bool // one side has ended its input and the other was told
 	putOff     bool // the loop will call again in the next turn
 }
@@ -47,11 +48,6 @@ type session struct {
 const (
 	// sessionEvents is what both halves are registered for, once.
 	sessionEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
-
-	// guardAfter is how long a session runs before keepalive and
-	// TCP_USER_TIMEOUT are set on its halves: ten system calls that a short
-	// session is spared. They act on bytes sent before them too.
-	guardAfter = time.Second
 
 	// flushPatience bounds the wait for the last acknowledgement before a
 	// reset if half_close_timeout is off.
@@ -231,7 +227,7 @@ func (w *Worker) onConnected(s *session) bool {
 	s.listener.Group.Connected(s.peer)
 	w.endAttempts(s)
 	now := w.Loop.Now()
-	s.connected, s.active = now, now
+	s.connected, s.active, s.watched = now, now, true
 	s.blamed = false // of failed attempts before this one
 	s.setPhase(relaying)
 	first := guardAfter
@@ -477,6 +473,9 @@ func (w *Worker) sent(s *session, d side, n int, errno unix.Errno) {
 		}
 		s.flow[d].sent += uint64(n)
 		s.active = w.Loop.Now()
+		if !s.watched {
+			w.watch(s)
+		}
 		if d == down {
 			s.stats.Sent.Add(uint64(n))
 		}
@@ -626,50 +625,34 @@ func (w *Worker) onDeadline(s *session) {
 			w.connect(s)
 		}
 	case relaying:
-		if !s.guarded {
-			s.guarded = true
-			w.guard(s)
-		}
 		at, ok := s.deadline()
-		switch {
-		case !ok:
-		case now < at:
+		if ok && now >= at {
+			w.onSilence(s)
+			return
+		}
+		if look, more := w.look(s); more && (!ok || look < at) {
+			at, ok = look, true
+		}
+		if ok {
 			w.setTimer(s, at)
-		case s.halfClosed:
-			if s.half[down].broken() || s.half[up].broken() {
-				w.close(s, s.reason)
-				return
-			}
-			w.close(s, stats.HalfCloseTimeout)
-		default:
-			w.close(s, stats.IdleTimeout)
+		}
+		if s.half[down].broken() || s.half[up].broken() {
+			w.advance(s)
 		}
 	case flushing:
 		w.flush(s)
 	}
 }
 
-// guard has the kernel watch both halves, so that a machine that vanished
-// without a word is noticed within dead_peer_timeout: keepalive (tcp(7)) while
-// nothing is sent, TCP_USER_TIMEOUT (RFC 5482) while something is.
-func (w *Worker) guard(s *session) {
-	t := s.listener.DeadPeerTimeout
-	if t == 0 {
-		return
-	}
-	seconds := int(t / time.Second)
-	idle := max(seconds/3, 1)
-	interval := max(seconds/6, 1)
-	for i := range s.half {
-		h := &s.half[i]
-		if h.unix || h.broken() {
-			continue
-		}
-		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, idle)
-		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, interval)
-		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, max((seconds-idle)/interval, 1))
-		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(t/time.Millisecond))
-		sys.SetOption(h.fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+// onSilence ends a session in which no byte has moved for too long.
+func (w *Worker) onSilence(s *session) {
+	switch {
+	case s.half[down].broken() || s.half[up].broken():
+		w.close(s, s.reason) // the other half did not take the last bytes
+	case s.halfClosed:
+		w.close(s, stats.HalfCloseTimeout)
+	default:
+		w.close(s, stats.IdleTimeout)
 	}
 }
 

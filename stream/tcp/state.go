@@ -63,6 +63,7 @@ type half struct {
 	hungUp   bool  // its end was announced: a short read does not mean that all is read
 	ended    bool  // end of input was read
 	shut     bool  // we have sent our FIN
+	stalled  bool  // its window is shut and it answers probes: see guard.go
 	err      uint8 // errno that broke the connection; 0 = it stands
 }
 

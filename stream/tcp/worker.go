@@ -76,6 +76,7 @@ type Worker struct {
 	record   accesslog.Record     // scratch
 	serial   uint64               // sessions accepted
 	paused   bool                 // accepting waits for room
+	noRTOMax bool                 // the kernel has no TCP_RTO_MAX_MS
 	told     clock.Time           // when the operator was last told of a pause
 }
 
@@ -111,12 +112,12 @@ func NewWorker(opt Options) (*Worker, error) {
 // on the loop's thread, or before Run.
 func (w *Worker) Serve(l *Listener, fd int32, shared bool) unix.Errno {
 	w.sockets = append(w.sockets, socket{listener: l, fd: fd, shared: shared})
-	return w.watch(len(w.sockets) - 1)
+	return w.register(len(w.sockets) - 1)
 }
 
-// watch registers a listening socket, level-triggered so that a bounded round
+// register adds a listening socket to the epoll set, level-triggered so that a bounded round
 // of accepts loses nothing; of the workers that share a socket one is woken.
-func (w *Worker) watch(i int) unix.Errno {
+func (w *Worker) register(i int) unix.Errno {
 	events := uint32(unix.EPOLLIN)
 	if w.sockets[i].shared {
 		events |= unix.EPOLLEXCLUSIVE
@@ -272,7 +273,7 @@ func (w *Worker) resume() {
 	for i := range w.sockets {
 		if s := &w.sockets[i]; s.fd >= 0 && s.idle {
 			s.idle = false
-			w.watch(i)
+			w.register(i)
 		}
 	}
 }

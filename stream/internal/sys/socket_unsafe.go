@@ -83,6 +83,17 @@ func SetOption(fd int32, level, option, value int) unix.Errno {
 	return errno
 }
 
+// TCPRTOMaxMillis is the option TCP_RTO_MAX_MS (Linux 6.15): the longest time
+// between retransmissions, and between probes of a shut window.
+const TCPRTOMaxMillis = 44
+
+// TCPInfo is getsockopt(2) TCP_INFO.
+func TCPInfo(fd int32, info *unix.TCPInfo) unix.Errno {
+	size := uint32(unix.SizeofTCPInfo)
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO, uintptr(unsafe.Pointer(info)), uintptr(unsafe.Pointer(&size)), 0)
+	return errno
+}
+
 // SetNoDelay is TCP_NODELAY.
 func SetNoDelay(fd int32) unix.Errno {
 	return SetOption(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
