@@ -182,7 +182,7 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 		// The client's events wait: a client that leaves now does not cancel
 		// the attempt, as in nginx.
 		if d == up && events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-			w.onConnect(s)
+			w.onConnect(s, events&(unix.EPOLLHUP|unix.EPOLLERR) != 0)
 		}
 	case relaying:
 		if events&unix.EPOLLERR != 0 && !h.broken() {
@@ -200,9 +200,10 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 	}
 }
 
-// onConnect finds out how a connect that was in progress ended.
-func (w *Worker) onConnect(s *session) {
-	if errno := sys.SocketError(s.half[up].fd); errno != 0 {
+// onConnect finds out how a connect that was in progress ended. Without an
+// EPOLLERR or EPOLLHUP it went well.
+func (w *Worker) onConnect(s *session, doubtful bool) {
+	if doubtful && sys.SocketError(s.half[up].fd) != 0 {
 		if w.nextUpstream(s, upstream.Failed, stats.ConnectFailed) {
 			w.connect(s)
 		}
