@@ -33,6 +33,8 @@ func (s *Slab[T]) Alloc() (slot int32, generation uint32, item *T) {
 	s.free = s.free[:len(s.free)-1]
 	cell := s.cell(slot)
 	cell.generation++
+	var zero T
+	cell.item = zero
 	s.used++
 	return slot, cell.generation, &cell.item
 }
@@ -58,15 +60,14 @@ func (s *Slab[T]) At(slot int32) *T {
 }
 
 // Free ends the use of a slot: its tokens are stale from now on, and the slot
-// may be handed out again after the next Recycle.
+// may be handed out again after the next Recycle. Until then the item stays as
+// it is, for callers that still hold it.
 func (s *Slab[T]) Free(slot int32) {
 	cell := s.cell(slot)
 	if cell.generation&1 == 0 {
 		panic("loop: slot freed twice")
 	}
 	cell.generation++
-	var zero T
-	cell.item = zero
 	s.used--
 	s.retired = append(s.retired, slot)
 }

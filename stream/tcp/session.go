@@ -380,7 +380,7 @@ func (w *Worker) take(s *session, d side) int {
 	n, errno := sys.Read(src.fd, w.buf[:])
 	switch {
 	case errno == unix.EAGAIN:
-		src.readable = false
+		s.drained(d)
 		return 0
 	case errno != 0:
 		s.breakHalf(d, errno)
@@ -422,7 +422,7 @@ func (w *Worker) takeSpliced(s *session, d side, p *pipe) int {
 		switch {
 		case errno == unix.EAGAIN:
 			// The pipe is empty, so it was the socket that had nothing.
-			src.readable = false
+			s.drained(d)
 		case errno == unix.EINVAL:
 			f.splice, f.noSplice = false, true
 		case errno != 0:
@@ -519,6 +519,13 @@ func (w *Worker) discard(f *flow) {
 	}
 	f.pending = 0
 	w.returnEmpty(f)
+}
+
+// drained notes that half d has nothing to read. A broken half never will.
+func (s *session) drained(d side) {
+	h := &s.half[d]
+	h.readable = false
+	h.ended = h.ended || h.broken()
 }
 
 // endInput notes that half d has ended its input.
@@ -676,7 +683,7 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 		}
 		// What ends for a reset is reset. So is a half that was still owed
 		// bytes: a FIN would pass a cut stream off as a whole one.
-		if s.half[d.other()].broken() || in.pending > 0 || s.phaseWasCut(d) {
+		if s.half[d.other()].broken() || in.pending > 0 || s.cutShort(d) {
 			sys.SetReset(h.fd)
 		}
 	}
@@ -699,9 +706,9 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 	}
 }
 
-// phaseWasCut reports whether the half was still due bytes that its other half
+// cutShort reports whether half d was still due bytes that its other half
 // holds unread in its socket.
-func (s *session) phaseWasCut(d side) bool {
+func (s *session) cutShort(d side) bool {
 	src := &s.half[d.other()]
 	return s.connected != 0 && src.fd >= 0 && src.readable && !src.ended && !s.half[d].shut
 }
