@@ -52,8 +52,7 @@ func (w *Worker) guard(s *session) {
 		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, max((seconds-idle)/interval, 1))
 		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(t/time.Millisecond))
 		sys.SetOption(h.fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
-		longest := min(max(t/3, time.Second), 2*time.Minute)
-		w.noRTOMax = sys.SetOption(h.fd, unix.IPPROTO_TCP, sys.TCPRTOMaxMillis, int(longest/time.Millisecond)) != 0
+		w.noRTOMax = sys.SetOption(h.fd, unix.IPPROTO_TCP, sys.TCPRTOMaxMillis, int(probeInterval(t)/time.Millisecond)) != 0
 	}
 }
 
@@ -93,7 +92,9 @@ func (w *Worker) look(s *session) (again clock.Time, ok bool) {
 	return now.Add(t / 2), s.watched
 }
 
-// judge tells a half that is slow from one that is dead.
+// judge tells a half that is slow from one that is dead. A window is shut if
+// bytes wait and none is on its way; the kernel's own count of probes says
+// nothing, since every answer sets it back to 0.
 func (w *Worker) judge(s *session, d side) {
 	h, t := &s.half[d], s.listener.DeadPeerTimeout
 	var info unix.TCPInfo
@@ -101,18 +102,28 @@ func (w *Worker) judge(s *session, d side) {
 		return
 	}
 	silent := time.Duration(info.Last_ack_recv) * time.Millisecond
-	patience := t
-	if w.noRTOMax {
-		patience = max(patience, patienceWithoutRTOMax)
-	}
-	switch probing := info.Probes > 0 || h.stalled && info.Unacked == 0 && info.Notsent_bytes > 0; {
-	case probing && !h.stalled && silent < t/2:
+	switch shut := info.Unacked == 0 && info.Notsent_bytes > 0; {
+	case shut && !h.stalled && silent < t:
 		h.stalled = true
 		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 0)
-	case probing && h.stalled && silent > patience:
+	case shut && h.stalled && silent > w.patience(t):
 		s.breakHalf(d, unix.ETIMEDOUT)
-	case !probing && h.stalled:
+	case !shut && h.stalled:
 		h.stalled = false
 		sys.SetOption(h.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(t/time.Millisecond))
 	}
+}
+
+// probeInterval is how often a shut window is probed at least, if the kernel
+// lets us say so.
+func probeInterval(t time.Duration) time.Duration {
+	return min(max(t/3, time.Second), 2*time.Minute)
+}
+
+// patience is how long a half with a shut window may be silent.
+func (w *Worker) patience(t time.Duration) time.Duration {
+	if w.noRTOMax {
+		return max(t, patienceWithoutRTOMax)
+	}
+	return max(t, 3*probeInterval(t))
 }
