@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,92 +59,92 @@ func runFile(cmd *cobra.Command, path string) error {
 	defer signal.Stop(signals)
 
 	logger := newLogger(&cfg.Log)
-	server, err := startServer(cmd.Context(), cfg, logger)
+	server, err := startServer(cmd.Context(), cfg, logger, signals)
 	if err != nil {
 		return failed(err)
 	}
 	for _, b := range server.Bound() {
 		logger.Info("listening", "listener", b.Listener, "address", b.Addr.String())
 	}
-	return serve(server, cfg, logger, signals)
+	return serve(server, cfg.Worker.ShutdownTimeout, logger, signals)
 }
 
-func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger) (*stream.Server, error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+// startServer starts the server, or returns an error when it can't or when a
+// signal calls the start off.
+func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, signals <-chan os.Signal) (*stream.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return stream.Start(ctx, cfg, stream.Options{Logger: logger})
-}
-
-// serve waits for the signals that end a run and carries them out.
-func serve(server *stream.Server, cfg *conf.Config, logger *slog.Logger, signals <-chan os.Signal) error {
-	for sig := range signals {
-		switch sig {
-		case unix.SIGUSR1:
-			if err := server.ReopenLogs(); err != nil {
-				logger.Error("reopen access log", "error", err)
-			} else {
-				logger.Info("reopened access log")
-			}
-		case unix.SIGINT:
-			return stopNow(server, logger, sig)
-		case unix.SIGTERM:
-			return drain(server, cfg.Worker.ShutdownTimeout, logger, signals)
-		}
-	}
-	return errors.New("signal channel closed") // it never is
-}
-
-// drain stops when the sessions have ended, at the deadline, or at once upon
-// another signal.
-func drain(server *stream.Server, timeout time.Duration, logger *slog.Logger, signals <-chan os.Signal) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	if timeout != conf.Off {
-		ctx, cancel = context.WithTimeout(context.Background(), timeout)
-	}
-	defer cancel()
-	hurried := make(chan struct{})
-	finished := make(chan struct{})
-	defer close(finished)
-	go func() {
+	done := make(chan struct{})
+	var watcher sync.WaitGroup
+	var calledOff os.Signal // owned by the watcher until it has ended
+	watcher.Go(func() {
 		for {
 			select {
 			case sig := <-signals:
-				if sig == unix.SIGTERM || sig == unix.SIGINT {
-					close(hurried)
+				if sig != unix.SIGUSR1 {
+					calledOff = sig
 					cancel()
-					return
 				}
-			case <-finished:
+			case <-done:
 				return
 			}
 		}
-	}()
-	logger.Info("draining", "sessions", server.Sessions(), "shutdown_timeout", conf.FormatDuration(timeout))
-	cut := server.Stop(ctx)
-	logger.Info("stopped", "sessions_cut", cut)
-	select {
-	case <-hurried:
-		if cut > 0 {
-			return &exitError{code: exitCut}
-		}
-	default:
+	})
+	server, err := stream.Start(ctx, cfg, stream.Options{Logger: logger})
+	close(done)
+	watcher.Wait()
+	if calledOff == nil {
+		return server, err
 	}
-	return nil
+	if err == nil {
+		server.Stop(ctx) // ctx is done: at once
+	}
+	return nil, fmt.Errorf("start called off by signal: %v", calledOff)
 }
 
-// stopNow cuts what is running.
-func stopNow(server *stream.Server, logger *slog.Logger, sig os.Signal) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	cut := server.Stop(ctx)
-	logger.Info("stopped", "signal", sig.String(), "sessions_cut", cut)
-	if cut > 0 {
-		return &exitError{code: exitCut}
+// serve carries out signals until the server has stopped.
+func serve(server *stream.Server, timeout time.Duration, logger *slog.Logger, signals <-chan os.Signal) error {
+	ctx, hurry := context.WithCancel(context.Background()) // done = no more waiting for sessions
+	defer hurry()
+	stopped := make(chan int, 1) // sessions cut
+	draining, hurried := false, false
+	for {
+		select {
+		case sig := <-signals:
+			if sig == unix.SIGUSR1 {
+				reopen(server, logger)
+				continue
+			}
+			if sig == unix.SIGINT || draining {
+				hurried = true
+				hurry()
+			}
+			if draining {
+				continue
+			}
+			draining = true
+			logger.Info("draining", "signal", sig.String(), "sessions", server.Sessions(), "shutdown_timeout", conf.FormatDuration(timeout))
+			if timeout != conf.Off {
+				deadline := time.AfterFunc(timeout, hurry)
+				defer deadline.Stop()
+			}
+			go func() { stopped <- server.Stop(ctx) }()
+		case cut := <-stopped:
+			logger.Info("stopped", "sessions_cut", cut)
+			if hurried && cut > 0 {
+				return &exitError{code: exitCut}
+			}
+			return nil
+		}
 	}
-	return nil
+}
+
+func reopen(server *stream.Server, logger *slog.Logger) {
+	if err := server.ReopenLogs(); err != nil {
+		logger.Error("reopen access log", "error", err)
+		return
+	}
+	logger.Info("reopened access log")
 }
 
 // newLogger returns the process's log on standard error.

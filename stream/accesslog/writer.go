@@ -1,12 +1,14 @@
 package accesslog
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/weirlb/weir/conf"
@@ -15,8 +17,12 @@ import (
 const (
 	// gather is how long the writer lets lines come together after a write.
 	gather = 5 * time.Millisecond
-	// complainEvery bounds how often lost lines and failed writes are reported.
-	complainEvery = time.Minute
+	// reportEvery bounds how often lost lines and failed writes are reported.
+	reportEvery = time.Minute
+	// lookEvery is how often lost lines are looked for.
+	lookEvery = time.Second
+	// closePatience is how long Close waits for a disk that does not answer.
+	closePatience = 2 * time.Second
 	// batchBytes is how much is formatted before it is written.
 	batchBytes = 64 << 10
 )
@@ -27,24 +33,40 @@ type Writer struct {
 	line   []field
 	append func(b []byte, line []field, r *Record, scratch []byte) []byte
 	rings  []*Ring
-	path   string // "" = out is not ours to reopen
+	path   string // "" = out is not ours to reopen and close
 	logger *slog.Logger
 	bell   chan struct{} // capacity 1
-	quit   chan struct{}
-	done   chan struct{}
+	quit   chan struct{} // closed by Close
+	done   chan struct{} // closed when everything is written
 
-	asleep atomic.Bool   // the next Put must ring the bell
-	lost   atomic.Uint64 // lines whose write failed
+	// atomic, any goroutine
+	asleep     atomic.Bool   // the next Put must ring the bell
+	failed     atomic.Uint64 // lines that could not be written
+	writeError atomic.Pointer[error]
+	out        atomic.Pointer[output]
 
-	mu  sync.Mutex
-	out io.Writer // guarded by mu
+	reporter reporter
 
 	// owned by the writer's goroutine
-	reported   uint64
-	reportedAt time.Time
-	writeError error
-	batch      []byte
-	scratch    [512]byte
+	batch   []byte
+	scratch [512]byte
+}
+
+// output is where lines go. Reopen puts another in its place while a write to
+// the old one may still be under way.
+type output struct {
+	io.Writer
+}
+
+// reporter tells of lost lines. It has a goroutine of its own, since the
+// writer's may be stuck in the very write that loses them.
+type reporter struct {
+	stop chan struct{}
+	done chan struct{}
+
+	// owned by the goroutine
+	reported uint64
+	at       time.Time
 }
 
 // Open starts a writer for that many workers as the configuration says. It
@@ -66,7 +88,11 @@ func Open(c *conf.Log, workers int, logger *slog.Logger) (*Writer, error) {
 }
 
 func openFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	// Without O_NONBLOCK a FIFO that nobody reads would hold up the open.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o640)
+	if errors.Is(err, syscall.ENXIO) {
+		return nil, fmt.Errorf("open access log: %w (a FIFO needs a reader first)", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open access log: %w", err)
 	}
@@ -75,15 +101,16 @@ func openFile(path string) (*os.File, error) {
 
 func start(c *conf.Log, out io.Writer, path string, workers int, logger *slog.Logger) *Writer {
 	w := &Writer{
-		line:   compile(c.Fields),
-		append: appendText,
-		path:   path,
-		logger: logger,
-		bell:   make(chan struct{}, 1),
-		quit:   make(chan struct{}),
-		done:   make(chan struct{}),
-		out:    out,
+		line:     compile(c.Fields),
+		append:   appendText,
+		path:     path,
+		logger:   logger,
+		bell:     make(chan struct{}, 1),
+		quit:     make(chan struct{}),
+		done:     make(chan struct{}),
+		reporter: reporter{stop: make(chan struct{}), done: make(chan struct{})},
 	}
+	w.out.Store(&output{out})
 	if c.Format == conf.JSON {
 		w.append = appendJSON
 	}
@@ -91,6 +118,7 @@ func start(c *conf.Log, out io.Writer, path string, workers int, logger *slog.Lo
 		w.rings = append(w.rings, &Ring{writer: w, records: make([]Record, RingRecords)})
 	}
 	go w.run()
+	go w.report()
 	return w
 }
 
@@ -127,11 +155,8 @@ func (w *Writer) Reopen() error {
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	old := w.out.(*os.File)
-	w.out = f
-	w.mu.Unlock()
-	return old.Close()
+	// Closing the old file also ends a write to it that is stuck.
+	return w.out.Swap(&output{f}).Writer.(*os.File).Close()
 }
 
 // Lost returns how many lines were lost since the start.
@@ -139,25 +164,39 @@ func (w *Writer) Lost() uint64 {
 	if w == nil {
 		return 0
 	}
-	n := w.lost.Load()
+	n := w.failed.Load()
 	for _, r := range w.rings {
 		n += r.lost.Load()
 	}
 	return n
 }
 
-// Close writes what waits and ends the writer. Preconditions: no worker puts
-// records any more.
+// Close writes what waits and ends the writer. A disk that does not answer is
+// given up after two seconds and its lines are lost. Preconditions: no worker
+// puts records any more.
 func (w *Writer) Close() error {
 	if w == nil {
 		return nil
 	}
 	close(w.quit)
-	<-w.done
-	if f, ok := w.out.(*os.File); ok && w.path != "" {
-		return f.Close()
+	select {
+	case <-w.done:
+	case <-time.After(closePatience):
 	}
-	return nil
+	var err error
+	if w.path != "" {
+		err = w.out.Load().Writer.(*os.File).Close()
+	}
+	select {
+	case <-w.done: // closing the file has freed it, if nothing else did
+	case <-time.After(closePatience / 10):
+		for _, r := range w.rings {
+			w.failed.Add(r.head.Load() - r.tail.Load())
+		}
+	}
+	close(w.reporter.stop)
+	<-w.reporter.done
+	return err
 }
 
 // wake rings the bell if the writer sleeps.
@@ -185,7 +224,6 @@ func (w *Writer) run() {
 			time.Sleep(gather)
 		case <-w.quit:
 			w.drain()
-			w.complain(true)
 			return
 		}
 	}
@@ -203,43 +241,63 @@ func (w *Writer) waiting() bool {
 // drain writes everything that waits.
 func (w *Writer) drain() {
 	for _, ring := range w.rings {
-		lines := uint64(0)
 		ring.take(func(r *Record) {
 			w.batch = w.append(w.batch, w.line, r, w.scratch[:])
-			if lines++; len(w.batch) >= batchBytes {
-				w.flush(lines)
-				lines = 0
+			if len(w.batch) >= batchBytes {
+				w.flush()
 			}
 		})
-		w.flush(lines)
+		w.flush()
 	}
-	w.complain(false)
 }
 
-func (w *Writer) flush(lines uint64) {
-	if len(w.batch) == 0 {
-		return
+// flush writes the batch. If the output was replaced meanwhile, the lines that
+// the old one did not take go to the new one.
+func (w *Writer) flush() {
+	rest := w.batch
+	for len(rest) > 0 {
+		out := w.out.Load()
+		n, err := out.Write(rest)
+		if err == nil {
+			break
+		}
+		rest = rest[bytes.LastIndexByte(rest[:n], '\n')+1:]
+		if w.out.Load() == out {
+			w.failed.Add(uint64(bytes.Count(rest, []byte{'\n'})))
+			w.writeError.Store(&err)
+			break
+		}
 	}
-	w.mu.Lock()
-	_, err := w.out.Write(w.batch)
-	w.mu.Unlock()
 	w.batch = w.batch[:0]
-	if err != nil {
-		w.lost.Add(lines)
-		w.writeError = err
+}
+
+// report tells of lost lines, at most once in reportEvery, and at the end.
+func (w *Writer) report() {
+	defer close(w.reporter.done)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if time.Since(w.reporter.at) >= reportEvery {
+				w.reportLost()
+			}
+		case <-w.reporter.stop:
+			w.reportLost()
+			return
+		}
 	}
 }
 
-// complain reports lost lines, at most once in complainEvery.
-func (w *Writer) complain(last bool) {
+func (w *Writer) reportLost() {
 	lost := w.Lost()
-	if lost == w.reported || !last && time.Since(w.reportedAt) < complainEvery {
+	if lost == w.reporter.reported {
 		return
 	}
-	args := []any{"lines", lost - w.reported, "total", lost}
-	if w.writeError != nil {
-		args = append(args, "error", w.writeError)
+	args := []any{"lines", lost - w.reporter.reported, "total", lost}
+	if err := w.writeError.Swap(nil); err != nil {
+		args = append(args, "error", *err)
 	}
 	w.logger.Warn("access log lost lines", args...)
-	w.reported, w.reportedAt, w.writeError = lost, time.Now(), nil
+	w.reporter.reported, w.reporter.at = lost, time.Now()
 }

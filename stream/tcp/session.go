@@ -203,7 +203,16 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 // onConnect finds out how a connect that was in progress ended. Without an
 // EPOLLERR or EPOLLHUP it went well.
 func (w *Worker) onConnect(s *session, doubtful bool) {
-	if doubtful && sys.SocketError(s.half[up].fd) != 0 {
+	var errno unix.Errno
+	if doubtful {
+		errno = sys.SocketError(s.half[up].fd)
+	}
+	switch errno {
+	case 0, unix.ECONNRESET, unix.EPIPE:
+		// A reset of a connection that had not come about is ECONNREFUSED
+		// (the kernel's tcp_reset). This one stood, and its peer may have said
+		// something before: it is no failure of the peer.
+	default:
 		if w.nextUpstream(s, upstream.Failed, stats.ConnectFailed) {
 			w.connect(s)
 		}
@@ -213,9 +222,13 @@ func (w *Worker) onConnect(s *session, doubtful bool) {
 		w.connect(s)
 		return
 	}
-	if s.phase == relaying {
-		w.advance(s)
+	if s.phase != relaying {
+		return
 	}
+	if errno != 0 {
+		s.breakHalf(up, errno)
+	}
+	w.advance(s)
 }
 
 // onConnected begins to relay. It returns false if the connection turned out

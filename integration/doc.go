@@ -1,0 +1,27 @@
+// Package integration tests the whole product: it builds the weir binary, runs
+// it with a configuration file, sends traffic through it with real programs and
+// with sockets of its own, and looks at what clients, peers, logs and /proc say.
+// It holds tests only.
+//
+// A test starts weir with start, which returns a proxy: the running process
+// with its address, access log and process log. Peers are goroutines (peer_test.go),
+// this test binary run again in a role (role_test.go), or programs (program_test.go).
+// Package netns has namespaces for what needs a network of its own.
+//
+// Units and ranges: every wait polls until a deadline; WEIR_TEST_TIMEOUT_SCALE
+// multiplies all deadlines on a slow machine. WEIR_LONG=1 runs loads for 30 s
+// instead of a few. WEIR_TEST_BINARY names a binary to test instead of one
+// built from source.
+//
+// Errors: a test that lacks a program or a privilege skips and names it, or
+// fails if CI is set in the environment. A run fails as a whole if a process,
+// goroutine or descriptor is left behind at its end.
+//
+// Ownership: whoever starts a process ends it, by its id, in the test's
+// cleanup; the kernel ends it if the test binary dies. Traffic stays on the
+// loopback interface and in the tests' own namespaces.
+//
+// It needs Linux and Go; root for namespaces; and for their tests the Debian
+// packages postgresql, redis-server, redis-tools, iperf3, nginx, wrk and
+// iproute2. What can be tested without a process is left to the packages.
+package integration

@@ -1,0 +1,68 @@
+package integration_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// countFDs counts a process's descriptors whose target begins with one of the
+// prefixes, such as "socket:"; no prefix means all.
+func countFDs(pid int, prefixes ...string) int {
+	n := 0
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil {
+			continue
+		}
+		if len(prefixes) == 0 {
+			n++
+		}
+		for _, p := range prefixes {
+			if strings.HasPrefix(target, p) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// cpuTime returns the user and system time that a process has used. The unit of
+// /proc/PID/stat is 1/100 s on every architecture (man 5 proc, USER_HZ).
+func cpuTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // after the name, field 3 is first
+	f := strings.Fields(rest)
+	ticks := 0
+	for _, field := range f[11:13] { // utime and stime, fields 14 and 15
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100
+}
+
+// rss returns a process's resident memory in bytes.
+func rss(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}

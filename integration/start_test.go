@@ -1,0 +1,105 @@
+package integration_test
+
+import (
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// wantStartFailure expects that weir ends with exit code 1 and says why.
+func (p *proxy) wantStartFailure(why string) {
+	p.t.Helper()
+	p.wantExit(10*time.Second, 1)
+	if text := p.stderr.String(); strings.Count(text, why) != 1 {
+		p.t.Errorf("weir said %q, want %q in it once", text, why)
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	taken := serve(t, echo)
+	dir := tempDir(t)
+	if err := os.WriteFile(dir+"/file", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	withAttr := func(where, attr string) string {
+		return strings.Replace(oneServer, where, attr+"\n"+where, 1)
+	}
+	for _, test := range []struct {
+		name, config string
+		vars         vars
+		why          string
+	}{
+		{"address in use", oneServer, vars{"listen": taken}, `listen on ` + taken + `: bind: address already in use`},
+		{"bad configuration", withAttr("listen ", `idle_timeout = "0"`), nil, `Write "off"`},
+		{"unknown word", withAttr("listen ", `idle_timeot = "1s"`), nil, `idle_timeot`},
+		{"unknown congestion of a listener", withAttr("listen ", `congestion = "nonesuch"`), nil, `set congestion "nonesuch"`},
+		{"unknown congestion of an upstream", withAttr("server ", `congestion = "nonesuch"`), nil, `set congestion "nonesuch"`},
+		{"name without address", oneServer, vars{"server": "nonesuch.invalid:80"}, `resolve server "nonesuch.invalid:80" of upstream "u"`},
+		{"access log in a missing directory", oneServer, vars{"access": "/nonesuch/access.log"}, `open access log: open /nonesuch/access.log: no such file or directory`},
+		{"unix listener on a file", oneServer, vars{"listen": "unix:" + dir + "/file"}, `the path exists and is no socket`},
+		{"address of another machine", oneServer, vars{"listen": "192.0.2.1:80"}, `listen on 192.0.2.1:80: bind: cannot assign requested address`},
+		{"server is the listener itself", oneServer, vars{"listen": "127.0.0.1:7", "server": "127.0.0.1:7"}, `127.0.0.1:7`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := vars{"server": "127.0.0.1:9"}
+			for name, value := range test.vars {
+				v[name] = value
+			}
+			p := launch(t, where{}, test.config, v)
+			p.wantExit(15*time.Second, 1)
+			if text := p.stderr.String(); !strings.Contains(text, test.why) {
+				t.Errorf("weir said %q, want %q in it", text, test.why)
+			}
+			if n := strings.Count(p.stderr.String(), "weir: "); n > 1 {
+				t.Errorf("weir complained %d times:\n%s", n, p.stderr)
+			}
+		})
+	}
+}
+
+// A start that waits, here for a reader of the pipe that the access log goes
+// to, can be called off.
+func TestStartCanBeInterrupted(t *testing.T) {
+	path := tempDir(t) + "/fifo"
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, where{}, oneServer, vars{"server": "127.0.0.1:9", "access": path})
+	time.Sleep(300 * time.Millisecond) // weir either waits by now, or runs without waiting
+	p.ended = true
+	p.signal(syscall.SIGTERM)
+	eventually(t, 3*time.Second, "weir ends on SIGTERM", p.exited)
+}
+
+func TestConfigurationFileIsMissing(t *testing.T) {
+	out, err := tryRun(5*time.Second, binary, "run", "-c", tempDir(t)+"/nonesuch.hcl")
+	if exitCode(err) != 1 || !strings.Contains(out, "nonesuch.hcl") {
+		t.Errorf("%v: %s, want exit code 1 and the file's name", err, out)
+	}
+}
+
+func TestBadCommandLine(t *testing.T) {
+	for _, args := range [][]string{{"run", "--nonesuch"}, {"nonesuch"}, {"run", "extra"}} {
+		if out, err := tryRun(5*time.Second, binary, args...); exitCode(err) != 2 || !strings.Contains(out, "weir --help") {
+			t.Errorf("weir %q: %v: %s, want exit code 2 and where to get help", args, err, out)
+		}
+	}
+}
+
+// Workers share a port with SO_REUSEPORT. Two processes must not.
+func TestSecondWeirOnTheSamePortRefusesToStart(t *testing.T) {
+	first := start(t, oneServer, vars{"server": serve(t, says("first"))})
+	second := launch(t, where{}, oneServer, vars{"listen": first.addr, "server": serve(t, says("second"))})
+	second.wantStartFailure("bind: address already in use")
+	_, port, _ := net.SplitHostPort(first.addr)
+	anyAddress := launch(t, where{}, oneServer, vars{"listen": "0.0.0.0:" + port, "server": serve(t, says("second"))})
+	anyAddress.wantStartFailure("bind: address already in use")
+	for range 8 {
+		if got := ask(t, first.addr); got != "first" {
+			t.Errorf("got %q, want the answer of first", got)
+		}
+	}
+}
