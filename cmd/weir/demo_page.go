@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weirlb/weir/stream/stats"
-	"github.com/weirlb/weir/stream/upstream"
 )
 
 // eventsKept bounds the events on the page; a low terminal shows fewer.
@@ -127,15 +126,12 @@ func (d *demo) table() []string {
 		}
 	}
 	for i, p := range d.peers {
-		state, weight := p.State.String(), p.Balance.Weight
+		weight := p.Balance.Weight
 		if p.Balance.Fails > 0 {
 			weight = 0
-			if p.State == upstream.Up {
-				state = "up (trial)"
-			}
 		}
 		lines = append(lines, fmt.Sprintf(format,
-			p.Name, p.Addr, fmt.Sprintf("%d/%d", p.Balance.Effective, p.Balance.Weight), state,
+			p.Name, p.Addr, fmt.Sprintf("%d/%d", p.Balance.Effective, p.Balance.Weight), p.State,
 			fmt.Sprint(p.Balance.Conns), fmt.Sprint(p.Sessions),
 			percent(p.Sessions-d.since[i].Sessions, picked), percent(uint64(weight), uint64(weights)),
 			humanBytes(d.rate(func(s *demoSample) uint64 { return s.bytes[i] })), humanBytes(float64(p.Sent+p.Received))))

@@ -157,7 +157,7 @@ func (g *Group) Snapshot(out []Snapshot, now clock.Time) []Snapshot {
 				State:   p.stateLocked(balance.Seconds(now.Seconds())),
 				Balance: p.balance,
 			}
-			if g.single && s.State == Unavailable {
+			if g.single && (s.State == Unavailable || s.State == Trial) {
 				s.State = Up
 			}
 			for i := range p.Stats {

@@ -72,10 +72,11 @@ const (
 	Up          State = iota
 	Down              // by the configuration
 	Unavailable       // by max_fails and fail_timeout
+	Trial             // fail_timeout is over; one session will find out
 	Full              // at max_conns
 )
 
-var stateNames = [...]string{Up: "up", Down: "down", Unavailable: "unavailable", Full: "full"}
+var stateNames = [...]string{Up: "up", Down: "down", Unavailable: "unavailable", Trial: "on trial", Full: "full"}
 
 // String returns the state's name in lower case.
 func (s State) String() string { return stateNames[s] }
@@ -88,6 +89,8 @@ func (p *Peer) stateLocked(now balance.Seconds) State {
 		return Unavailable
 	case p.balance.Full():
 		return Full
+	case p.balance.MaxFails > 0 && p.balance.Fails >= p.balance.MaxFails:
+		return Trial
 	}
 	return Up
 }
