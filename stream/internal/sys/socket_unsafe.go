@@ -43,18 +43,9 @@ func Listen(fd int32, backlog int) unix.Errno {
 
 // LocalAddr is getsockname(2).
 func LocalAddr(fd int32, addr *Sockaddr) unix.Errno {
-	return name(unix.SYS_GETSOCKNAME, fd, addr)
-}
-
-// RemoteAddr is getpeername(2).
-func RemoteAddr(fd int32, addr *Sockaddr) unix.Errno {
-	return name(unix.SYS_GETPEERNAME, fd, addr)
-}
-
-func name(call uintptr, fd int32, addr *Sockaddr) unix.Errno {
 	addr.len = unix.SizeofSockaddrAny
 	addr.raw.Addr.Family = unix.AF_UNIX
-	_, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&addr.raw)), uintptr(unsafe.Pointer(&addr.len)))
+	_, _, errno := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&addr.raw)), uintptr(unsafe.Pointer(&addr.len)))
 	return errno
 }
 
