@@ -25,7 +25,6 @@ type options struct {
 	seconds int
 	workers int
 	quick   bool
-	plain   bool
 	install bool
 	netns   bool
 }
@@ -85,12 +84,11 @@ func parseOptions(args []string) (options, error) {
 	fs.StringVar(&o.weir, "weir", "build/weir", "weir `binary` to measure")
 	fs.StringVar(&o.out, "out", "", "also write every sample and the machine as JSON to this `file`")
 	fs.StringVar(&only, "only", "", "comma-separated `scenarios` to run: "+strings.Join(scenarioNames(), ", "))
-	fs.StringVar(&proxies, "proxies", "nginx,haproxy,weir", "comma-separated `proxies` to compare with a direct connection")
+	fs.StringVar(&proxies, "proxies", strings.Join(proxyNames, ","), "comma-separated `proxies` to compare with a direct connection")
 	fs.IntVar(&o.rounds, "rounds", 0, "rounds per scenario (default 5, with -quick 2)")
 	fs.IntVar(&o.seconds, "seconds", 0, "seconds per run (default 3, with -quick 1)")
 	fs.IntVar(&o.workers, "workers", 1, "worker threads or processes of every proxy")
 	fs.BoolVar(&o.quick, "quick", false, "short runs, under two minutes in all; shows that things work, not how fast")
-	fs.BoolVar(&o.plain, "plain", false, "nginx and HAProxy with one configuration throughout, untuned for bulk: buffers of 16k and splice-auto alone")
 	fs.BoolVar(&o.install, "install", true, "as root, install missing tools from the distribution")
 	fs.BoolVar(&o.netns, "netns", true, "as root, run in a network namespace of its own")
 	if err := fs.Parse(args); err != nil {

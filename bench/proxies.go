@@ -20,10 +20,14 @@ const (
 )
 
 // proxyNames are the contestants besides direct, in the order of the tables.
-var proxyNames = []string{"nginx", "haproxy", weir}
+var proxyNames = []string{"nginx", "haproxy", haproxySplice, weir}
+
+// haproxySplice is HAProxy told to splice everything. It takes part in the
+// bulk scenarios only, beside the HAProxy that decides by itself (splice-auto).
+const haproxySplice = "haproxy-splice"
 
 // rivals are those that weir is measured against.
-var rivals = []string{"nginx", "haproxy"}
+var rivals = []string{"nginx", "haproxy", haproxySplice}
 
 // maxSessions bounds what every proxy is configured for; the descriptors of the
 // process may allow fewer.
@@ -32,9 +36,10 @@ const maxSessions = 9000
 // contestant is one way from the client to the servers.
 type contestant struct {
 	name    string
-	index   int    // gives it loopback addresses of its own
-	tuning  string // what an expert set, for the report
-	program string // weir's, for its version
+	index   int      // gives it loopback addresses of its own
+	only    *traffic // nil = every kind
+	tuning  string   // what an expert set, for the report
+	program string   // weir's, for its version
 	// end is the signal that ends it at once, sessions or not.
 	end syscall.Signal
 	// write renders the configuration into the temporary directory and returns
@@ -48,8 +53,9 @@ type site struct {
 	listen, servers []string
 }
 
-// traffic is what an expert tunes a proxy for. nginx and HAProxy get the
-// settings that are best for the traffic at hand; weir has one configuration.
+// traffic is what an expert tunes a proxy for. nginx gets the buffers that are
+// best for the traffic at hand, HAProxy takes part in bulk a second time, told
+// to splice; weir has one configuration.
 type traffic int
 
 const (
@@ -79,6 +85,8 @@ func newContestants(e *env) ([]*contestant, error) {
 			c, err = newNginx(e)
 		case "haproxy":
 			c, err = newHAProxy(e)
+		case haproxySplice:
+			c, err = newHAProxySplice(e)
 		case weir:
 			c, err = newWeir(e)
 		}
@@ -187,7 +195,7 @@ func quoteList(items []string) string {
 func newNginx(e *env) (*contestant, error) {
 	return &contestant{
 		tuning: fmt.Sprintf("stream, worker_processes %d, listen reuseport backlog=4096, proxy_buffer_size %s (bulk scenarios %s), access_log off, worker_connections %d",
-			e.workers, nginxBuffer(e, messages), nginxBuffer(e, bulk), nginxConnections),
+			e.workers, nginxBuffer(messages), nginxBuffer(bulk), nginxConnections),
 		end:   syscall.SIGTERM,
 		write: writeNginx,
 	}, nil
@@ -199,8 +207,8 @@ const nginxConnections = 2*maxSessions + 480
 // nginxBuffer is the size of each of a session's two buffers. On loopback 1m
 // moved three times as much as the default 16k at a third of the CPU, as every
 // read and write moves that much more; for small messages it made no difference.
-func nginxBuffer(e *env, t traffic) string {
-	if t == bulk && !e.plain {
+func nginxBuffer(t traffic) string {
+	if t == bulk {
 		return "1m"
 	}
 	return "16k"
@@ -221,7 +229,7 @@ func writeNginx(e *env, s site) ([]string, error) {
 	for _, l := range s.listen {
 		fmt.Fprintf(&b, "    listen %s reuseport backlog=4096;\n", l)
 	}
-	fmt.Fprintf(&b, "    proxy_pass bench;\n    proxy_buffer_size %s;\n    proxy_connect_timeout 3s;\n    proxy_timeout 10m;\n  }\n}\n", nginxBuffer(e, s.traffic))
+	fmt.Fprintf(&b, "    proxy_pass bench;\n    proxy_buffer_size %s;\n    proxy_connect_timeout 3s;\n    proxy_timeout 10m;\n  }\n}\n", nginxBuffer(s.traffic))
 	return nginxCommand(e, "nginx", b.String())
 }
 
@@ -269,12 +277,33 @@ func nginxStreamModule() (string, error) {
 }
 
 func newHAProxy(e *env) (*contestant, error) {
-	tuning := fmt.Sprintf("mode tcp, nbthread %d, option splice-auto, bind backlog 4096, shards by-thread when nbthread > 1, maxconn %d",
-		e.workers, haproxySessions())
-	if !e.plain {
-		tuning += fmt.Sprintf("; bulk scenarios also option splice-request, option splice-response, tune.pipesize %d", haproxyPipe)
-	}
-	return &contestant{tuning: tuning, end: syscall.SIGTERM, write: writeHAProxy}, nil
+	return &contestant{
+		tuning: haproxyTuning(e) + ", option splice-auto",
+		end:    syscall.SIGTERM,
+		write: func(e *env, s site) ([]string, error) {
+			return writeHAProxy(e, s, "haproxy", "", "option splice-auto")
+		},
+	}, nil
+}
+
+// newHAProxySplice is the expert's HAProxy for bulk. splice-auto waits for
+// reads that fill its buffer in a row, which HAProxy 2.6 never saw on loopback:
+// it copied all along. To splice always more than doubles bulk, and costs a
+// sixth of small messages.
+func newHAProxySplice(e *env) (*contestant, error) {
+	only := bulk
+	return &contestant{
+		only:   &only,
+		tuning: haproxyTuning(e) + fmt.Sprintf(", option splice-request, option splice-response, tune.pipesize %d", haproxyPipe),
+		end:    syscall.SIGTERM,
+		write: func(e *env, s site) ([]string, error) {
+			return writeHAProxy(e, s, haproxySplice, fmt.Sprintf("tune.pipesize %d", haproxyPipe), "option splice-request", "option splice-response")
+		},
+	}, nil
+}
+
+func haproxyTuning(e *env) string {
+	return fmt.Sprintf("mode tcp, nbthread %d, bind backlog 4096, shards by-thread when nbthread > 1, maxconn %d", e.workers, haproxySessions())
 }
 
 // haproxyPipe is the size of its splicing pipes for bulk. 1 MiB measured the
@@ -285,18 +314,10 @@ const haproxyPipe = 256 << 10
 // two per pipe, and refuses to start, or warns, where the limit is below.
 func haproxySessions() int { return min(maxSessions+480, (fileLimit()-1000)/2) }
 
-func writeHAProxy(e *env, s site) ([]string, error) {
+func writeHAProxy(e *env, s site, name, global string, options ...string) ([]string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "global\n  nbthread %d\n  maxconn %d\n  maxpipes 256\n", e.workers, haproxySessions())
-	splice := "  option splice-auto\n"
-	if s.traffic == bulk && !e.plain {
-		// splice-auto waits for reads that fill its buffer in a row, which
-		// HAProxy 2.6 never saw on loopback: it copied all along. To splice
-		// always more than doubles bulk and costs a sixth of small messages.
-		fmt.Fprintf(&b, "  tune.pipesize %d\n", haproxyPipe)
-		splice += "  option splice-request\n  option splice-response\n"
-	}
-	fmt.Fprintf(&b, "\ndefaults\n  mode tcp\n%s  timeout connect 3s\n  timeout client 10m\n  timeout server 10m\n\n", splice)
+	fmt.Fprintf(&b, "global\n  nbthread %d\n  maxconn %d\n  maxpipes 256\n  %s\n", e.workers, haproxySessions(), global)
+	fmt.Fprintf(&b, "\ndefaults\n  mode tcp\n  %s\n  timeout connect 3s\n  timeout client 10m\n  timeout server 10m\n\n", strings.Join(options, "\n  "))
 	b.WriteString("listen bench\n  balance roundrobin\n")
 	for _, l := range s.listen {
 		fmt.Fprintf(&b, "  bind %s backlog 4096", l)
@@ -308,6 +329,6 @@ func writeHAProxy(e *env, s site) ([]string, error) {
 	for i, addr := range s.servers {
 		fmt.Fprintf(&b, "  server s%d %s\n", i+1, addr)
 	}
-	path := e.path("haproxy.cfg")
+	path := e.path(name + ".cfg")
 	return []string{"haproxy", "-db", "-q", "-f", path}, os.WriteFile(path, []byte(b.String()), 0o644)
 }

@@ -58,7 +58,7 @@ func scenarioNames() []string {
 }
 
 func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*result, error) {
-	contestants := slices.Clone(all)
+	contestants := slices.DeleteFunc(slices.Clone(all), func(c *contestant) bool { return c.only != nil && *c.only != sc.traffic })
 	if sc.fresh {
 		contestants = slices.DeleteFunc(contestants, func(c *contestant) bool { return c.name == direct })
 	}
