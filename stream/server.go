@@ -135,6 +135,9 @@ func (s *Server) build(ctx context.Context, cfg *conf.Config, workers int, looku
 		if err != nil {
 			return err
 		}
+		for _, p := range peers {
+			s.logger.Debug("peer", "upstream", u.Name, "server", p.Name, "address", p.String(), "backup", p.Backup)
+		}
 		if err := checkLoops(cfg, u, peers); err != nil {
 			return err
 		}
@@ -228,7 +231,6 @@ func (s *Server) listenOn(l *tcp.Listener, a conf.Address) error {
 			return err
 		}
 		if errno := w.Serve(l, fd, false); errno != 0 {
-			sys.Close(fd)
 			return fmt.Errorf("watch %s: %w", a, errno)
 		}
 	}

@@ -53,6 +53,9 @@ func (l *Listener) Listen(a conf.Address, reusePort bool) (fd int32, bound conf.
 	case a.IsUnix():
 		sa.SetUnix(a.Path)
 	case isIP:
+		if ip, err = upstream.NumericZone(ip); err != nil {
+			return -1, a, fmt.Errorf("listen on %s: %w", a, err)
+		}
 		sa.SetInet(netip.AddrPortFrom(ip, a.Port))
 	default:
 		return -1, a, fmt.Errorf("listen on %s: not an IP address", a)

@@ -108,15 +108,16 @@ func NewWorker(opt Options) (*Worker, error) {
 }
 
 // Serve accepts from a listening socket. If shared, other workers accept from
-// it too and the caller closes it after Drain; else the worker does. It runs
-// on the loop's thread, or before Run.
+// it too and the caller closes it after Drain; else it is the worker's from now
+// on, even if this fails. It runs on the loop's thread, or before Run.
 func (w *Worker) Serve(l *Listener, fd int32, shared bool) unix.Errno {
 	w.sockets = append(w.sockets, socket{listener: l, fd: fd, shared: shared})
 	return w.register(len(w.sockets) - 1)
 }
 
-// register adds a listening socket to the epoll set, level-triggered so that a bounded round
-// of accepts loses nothing; of the workers that share a socket one is woken.
+// register adds a listening socket to the epoll set, level-triggered so that a
+// bounded round of accepts loses nothing; of the workers that share a socket
+// one is woken.
 func (w *Worker) register(i int) unix.Errno {
 	events := uint32(unix.EPOLLIN)
 	if w.sockets[i].shared {
@@ -126,7 +127,8 @@ func (w *Worker) register(i int) unix.Errno {
 }
 
 // Drain stops accepting: connections that wait in the accept queues are taken
-// first, then the listening sockets are closed. It runs on the loop's thread.
+// first, as far as there is room, then the listening sockets are closed. It
+// runs on the loop's thread.
 func (w *Worker) Drain() {
 	for i := range w.sockets {
 		if s := &w.sockets[i]; s.fd >= 0 {

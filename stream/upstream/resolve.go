@@ -3,7 +3,9 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/weirlb/weir/conf"
 )
@@ -38,8 +40,27 @@ func Resolve(ctx context.Context, u *conf.Upstream, workers int, lookup LookupFu
 			addrs = append(addrs, found...)
 		}
 		for _, ip := range addrs {
-			peers = append(peers, newPeer(s, netip.AddrPortFrom(ip.Unmap(), s.Address.Port), workers))
+			numeric, err := NumericZone(ip.Unmap())
+			if err != nil {
+				return nil, fmt.Errorf("resolve server %q of upstream %q: %w", s.Address, u.Name, err)
+			}
+			peers = append(peers, newPeer(s, netip.AddrPortFrom(numeric, s.Address.Port), workers))
 		}
 	}
 	return peers, nil
+}
+
+// NumericZone replaces the interface name in a link-local address by the
+// interface's index, which is what the kernel wants. Other addresses come back
+// as they are.
+func NumericZone(ip netip.Addr) (netip.Addr, error) {
+	zone := ip.Zone()
+	if _, err := strconv.ParseUint(zone, 10, 32); zone == "" || err == nil {
+		return ip, nil
+	}
+	nic, err := net.InterfaceByName(zone)
+	if err != nil {
+		return ip, fmt.Errorf("find interface %q: %w", zone, err)
+	}
+	return ip.WithZone(strconv.Itoa(nic.Index)), nil
 }

@@ -18,7 +18,7 @@ type Sockaddr struct {
 // Family returns AF_INET, AF_INET6 or AF_UNIX.
 func (s *Sockaddr) Family() int { return int(s.raw.Addr.Family) }
 
-// SetInet makes s an internet address.
+// SetInet makes s an internet address. A zone must be an interface's index.
 func (s *Sockaddr) SetInet(ap netip.AddrPort) {
 	ip := ap.Addr()
 	if ip.Is4() || ip.Is4In6() {
