@@ -110,6 +110,9 @@ func openFrom(source int, target netip.AddrPort) (int, error) {
 	}{
 		{"setsockopt SO_RCVTIMEO", func() error { return syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, limit) }},
 		{"setsockopt SO_SNDTIMEO", func() error { return syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, limit) }},
+		// The port is picked by connect, for its destination: bind's own search
+		// among ports that are mostly in TIME_WAIT takes milliseconds.
+		{"setsockopt IP_BIND_ADDRESS_NO_PORT", func() error { return syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, 24, 1) }},
 		{"bind", func() error {
 			return syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 30, byte(1 + source)}})
 		}},
