@@ -35,7 +35,7 @@ func fdLimit() (uint64, error) {
 // fortieth is for pipes. wanted sessions of 0 means as many as there is room
 // for; more than that is an error, not a silent cap.
 func planLimits(nofile uint64, workers, listening, wanted int) (limits, error) {
-	fixed := reservedFDs + 2*workers + listening
+	fixed := reservedFDs + 3*workers + listening
 	free := int(min(nofile, 1<<30)) - fixed
 	pipes := min(max(free/40/workers, minPipesPerWorker), maxPipesPerWorker)
 	room := (free - 2*pipes*workers) / 2

@@ -13,13 +13,13 @@
 // never fires early and at most one millisecond and one turn late. A slab holds
 // at most [MaxSlots] things.
 //
-// Errors: only [New] returns one (epoll or eventfd refused by the kernel). A
+// Errors: only [New] returns one (epoll, eventfd or timerfd refused by the kernel). A
 // failing epoll_wait afterwards is a bug and panics.
 //
 // Ownership: everything here belongs to the goroutine that calls Run or Turn,
 // which must be locked to its thread for Run. The exceptions are
 // [Mailbox.Post], which any goroutine may call, and Loop.Stats, whose fields
-// are atomic. The loop closes its own epoll set and eventfd and no other
+// are atomic. The loop closes its own epoll set, eventfd and timerfd and no other
 // descriptor.
 //
 // Waiting and the Go scheduler are explained at sys.EpollWait; it was proven

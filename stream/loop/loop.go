@@ -36,6 +36,7 @@ type Stats struct {
 type Loop struct {
 	// immutable
 	epfd    int32
+	timerFD int32
 	clock   clock.Source
 	handler Handler
 
@@ -44,6 +45,7 @@ type Loop struct {
 
 	// owned by the loop's thread
 	Timers  *Wheel
+	alarmAt int64 // millisecond that the timer descriptor is set to; 0 = none
 	now     clock.Time
 	events  []sys.Event
 	later   []Token // to be called again in the next turn
@@ -63,8 +65,15 @@ func New(h Handler, source clock.Source) (*Loop, error) {
 		sys.Close(epfd)
 		return nil, fmt.Errorf("create eventfd: %w", errno)
 	}
+	timer, errno := sys.TimerFD()
+	if errno != 0 {
+		sys.Close(epfd)
+		sys.Close(wake)
+		return nil, fmt.Errorf("create timerfd: %w", errno)
+	}
 	l := &Loop{
 		epfd:    epfd,
+		timerFD: timer,
 		clock:   source,
 		handler: h,
 		Mailbox: Mailbox{fd: wake},
@@ -72,9 +81,14 @@ func New(h Handler, source clock.Source) (*Loop, error) {
 		now:     source(),
 		events:  make([]sys.Event, eventsPerTurn),
 	}
-	if errno := sys.EpollAdd(epfd, wake, unix.EPOLLIN, uint64(MakeToken(kindMailbox, 0, 0, 0))); errno != 0 {
+	errno = sys.EpollAdd(epfd, wake, unix.EPOLLIN, uint64(MakeToken(kindMailbox, 0, 0, 0)))
+	if errno == 0 {
+		// Edge-triggered, so that nobody has to read it.
+		errno = sys.EpollAdd(epfd, timer, unix.EPOLLIN|unix.EPOLLET, uint64(MakeToken(kindTimer, 0, 0, 0)))
+	}
+	if errno != 0 {
 		l.Close()
-		return nil, fmt.Errorf("register eventfd: %w", errno)
+		return nil, fmt.Errorf("fill epoll set: %w", errno)
 	}
 	return l, nil
 }
@@ -82,6 +96,7 @@ func New(h Handler, source clock.Source) (*Loop, error) {
 // Close closes the loop's own descriptors. Preconditions: Run has returned.
 func (l *Loop) Close() {
 	l.Mailbox.close()
+	sys.Close(l.timerFD)
 	sys.Close(l.epfd)
 }
 
@@ -135,8 +150,12 @@ func (l *Loop) Turn(wait time.Duration) {
 	for i := range l.events[:n] {
 		ev := &l.events[i]
 		t := Token(ev.Data())
-		if t.Kind() == kindMailbox {
+		switch t.Kind() {
+		case kindMailbox:
 			mail = true
+			continue
+		case kindTimer:
+			l.alarmAt = 0
 			continue
 		}
 		l.handler.OnEvent(t, ev.Events)
@@ -148,24 +167,26 @@ func (l *Loop) Turn(wait time.Duration) {
 	l.handler.EndTurn()
 }
 
-// timeout returns the milliseconds to give to epoll_wait.
+// timeout returns the milliseconds to give to epoll_wait. A wait without a
+// bound gets none and is ended by a timer descriptor instead: deadlines seldom
+// become earlier, so that one is set now and then, whereas a timeout would have
+// the kernel set up and take down a timer in every single wait.
 func (l *Loop) timeout(wait time.Duration) int {
 	if len(l.later) > 0 {
 		return 0
 	}
-	ms := int64(-1)
-	if wait >= 0 {
-		ms = wait.Milliseconds()
+	at, ok := l.Timers.Next()
+	due := max(at-l.now.Millis(), 0)
+	switch {
+	case ok && due == 0:
+		return 0
+	case wait >= 0 && ok:
+		return int(min(wait.Milliseconds(), due+1)) // both ends were cut to whole milliseconds
+	case wait >= 0:
+		return int(wait.Milliseconds())
+	case ok && (l.alarmAt == 0 || at < l.alarmAt):
+		l.alarmAt = at
+		sys.SetTimer(l.timerFD, time.Duration(due+1)*time.Millisecond)
 	}
-	if at, ok := l.Timers.Next(); ok {
-		// Rounded up by one, since both ends were cut to whole milliseconds.
-		due := max(at-l.now.Millis()+1, 0)
-		if at <= l.now.Millis() {
-			due = 0
-		}
-		if ms < 0 || due < ms {
-			ms = due
-		}
-	}
-	return int(min(ms, 1<<30))
+	return -1
 }

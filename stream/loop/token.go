@@ -6,6 +6,7 @@ type Kind uint8
 // The kinds of things that receive events.
 const (
 	kindMailbox  Kind = iota // the loop's own
+	kindTimer                // the loop's own
 	KindListener             // slot = number of the listening socket in its worker
 	KindSession              // slot and generation from a Slab
 )

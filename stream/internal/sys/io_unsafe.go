@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -83,6 +84,21 @@ func EventSignal(fd int32) {
 func EventClear(fd int32) {
 	var n uint64
 	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&n)), 8)
+}
+
+// TimerFD is timerfd_create(2) on the monotonic clock, non-blocking and
+// close-on-exec.
+func TimerFD() (int32, unix.Errno) {
+	fd, _, errno := unix.RawSyscall(unix.SYS_TIMERFD_CREATE, unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC, 0)
+	return int32(fd), errno
+}
+
+// SetTimer is timerfd_settime(2): it makes a timer descriptor readable once,
+// after d, which must be positive.
+func SetTimer(fd int32, d time.Duration) unix.Errno {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	return errno
 }
 
 // SendQueue is ioctl(2) SIOCOUTQ: the bytes written to a TCP socket that its
