@@ -123,7 +123,11 @@ func serve(server *stream.Server, timeout time.Duration, logger *slog.Logger, si
 				continue
 			}
 			draining = true
-			logger.Info("draining", "signal", sig.String(), "sessions", server.Sessions(), "shutdown_timeout", conf.FormatDuration(timeout))
+			if hurried {
+				logger.Info("stopping at once", "signal", sig.String(), "sessions", server.Sessions())
+			} else {
+				logger.Info("draining", "signal", sig.String(), "sessions", server.Sessions(), "shutdown_timeout", conf.FormatDuration(timeout))
+			}
 			if timeout != conf.Off {
 				deadline := time.AfterFunc(timeout, hurry)
 				defer deadline.Stop()
