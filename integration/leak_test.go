@@ -1,10 +1,12 @@
 package integration_test
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -35,6 +37,9 @@ func TestNothingIsLeftOfManySessions(t *testing.T) {
 		clients.Go(func() {
 			for begin := time.Now(); time.Since(begin) < load; {
 				c, err := tryDial(p.addr)
+				if errors.Is(err, syscall.ECONNRESET) {
+					continue // the peer's reset came before Go had looked at the connect
+				}
 				if err != nil {
 					t.Errorf("connect: %v", err)
 					return
