@@ -88,7 +88,7 @@ func parseOptions(args []string) (options, error) {
 	fs.IntVar(&o.rounds, "rounds", 0, "rounds per scenario (default 5, with -quick 2)")
 	fs.IntVar(&o.seconds, "seconds", 0, "seconds per run (default 3, with -quick 1)")
 	fs.IntVar(&o.workers, "workers", 1, "worker threads or processes of every proxy")
-	fs.BoolVar(&o.quick, "quick", false, "short runs, under two minutes in all; shows that things work, not how fast")
+	fs.BoolVar(&o.quick, "quick", false, "short runs of most scenarios, under two minutes in all; shows that things work, not how fast")
 	fs.BoolVar(&o.install, "install", true, "as root, install missing tools from the distribution")
 	fs.BoolVar(&o.netns, "netns", true, "as root, run in a network namespace of its own")
 	if err := fs.Parse(args); err != nil {
@@ -109,6 +109,9 @@ func parseOptions(args []string) (options, error) {
 	var err error
 	if o.only, err = splitNames("-only", only, scenarioNames()); err != nil {
 		return o, err
+	}
+	if o.quick && only == "" {
+		o.only = slices.DeleteFunc(o.only, func(name string) bool { return name == bulkReverse.name || name == bulkThreads.name })
 	}
 	if o.proxies, err = splitNames("-proxies", proxies, proxyNames); err != nil {
 		return o, err
