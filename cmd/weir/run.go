@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
-	"github.com/weirlb/weir/conf/hclfile"
 	"github.com/weirlb/weir/stream"
 )
 
@@ -37,19 +36,15 @@ Exit codes: 0 stopped as asked; 1 cannot start; 2 bad command line;
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runFile(cmd, path) },
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "weir.hcl", "configuration file")
+	cmd.Flags().StringVarP(&path, "config", "c", defaultConfig, "configuration `FILE`")
 	return cmd
 }
 
 func runFile(cmd *cobra.Command, path string) error {
-	result := hclfile.Load(path, hclfile.Options{Env: os.LookupEnv, Limits: readLimits()})
-	if err := result.WriteDiagnostics(cmd.ErrOrStderr(), isTerminal(os.Stderr)); err != nil {
-		return failed(err)
-	}
-	if result.Config == nil {
+	cfg, _ := loadConfig(cmd.ErrOrStderr(), path)
+	if cfg == nil {
 		return &exitError{code: exitFailed}
 	}
-	cfg := result.Config
 
 	// A broken connection is an error of the call that meets it. Ignoring the
 	// signal saves its delivery, and leaves EPIPE for standard output too.
