@@ -36,7 +36,7 @@ func TestStalledReaderStopsItsWriter(t *testing.T) {
 	before := rss(t, p.pid)
 	watch := 2 * time.Second
 	if long {
-		watch = 5 * time.Second
+		watch = 10 * time.Second
 	}
 	time.Sleep(watch)
 	grown := rss(t, p.pid) - before
