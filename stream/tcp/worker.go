@@ -274,8 +274,11 @@ func (w *Worker) resume() {
 	w.Loop.Timers.Cancel(timerResume)
 	for i := range w.sockets {
 		if s := &w.sockets[i]; s.fd >= 0 && s.idle {
+			if errno := w.register(i); errno != 0 {
+				w.pause(s, "watch listening socket: "+errno.Error()) // and try again
+				continue
+			}
 			s.idle = false
-			w.register(i)
 		}
 	}
 }
