@@ -1,5 +1,12 @@
 package balance
 
+// Millis is an instant, or a span, in milliseconds on the caller's monotonic
+// clock.
+type Millis int64
+
+// Seconds returns the whole seconds of m.
+func (m Millis) Seconds() Seconds { return Seconds(m / 1000) }
+
 // Seconds is an instant in whole seconds, the resolution of nginx's failure
 // windows.
 type Seconds int64
@@ -7,22 +14,44 @@ type Seconds int64
 // Never is the instant of what has not happened.
 const Never Seconds = 0
 
+// Admin is the operator's word on a peer.
+type Admin uint8
+
+// What an operator can say.
+const (
+	Up    Admin = iota
+	Drain       // no new sessions; those that run may end in peace
+	Down        // not in use; unlike a drained peer it is not counted in a session's tries
+)
+
+var adminNames = [...]string{Up: "up", Drain: "drain", Down: "down"}
+
+// String returns the configuration's word.
+func (a Admin) String() string { return adminNames[a] }
+
 // Peer is what a pick knows of one peer.
 type Peer struct {
 	// immutable
+	Server      string // as written in the configuration: its place on a consistent hash's ring
+	Address     string // its own, also where a server's name has several: its place in a maglev table
 	Weight      int
 	MaxFails    int     // failures within FailTimeout that make it unavailable; 0 = none do
 	FailTimeout Seconds // window of failures, and time of being unavailable
 	MaxConns    int     // 0 = no limit
-	Down        bool    // an operator's word
 
 	// guarded by the caller's lock
+	Admin     Admin
 	Effective int     // share left after failures, 0..Weight; starts at Weight
 	Current   int     // smooth round robin's account
 	Conns     int     // sessions that hold the peer, connecting ones included
 	Fails     int     // failures since the last success that counted
 	Accessed  Seconds // last failure
 	Checked   Seconds // last failure, or first pick after FailTimeout
+
+	// guarded by the caller's lock; kept only for methods that look at them
+	Average  Times    // moving averages of what the peer takes; 0 = no sample
+	Inflight Inflight // sessions whose time is still running
+	Success  Success  // decayed account of successes and latency
 }
 
 // Available reports whether live traffic may use the peer: it is unavailable
@@ -38,5 +67,5 @@ func (p *Peer) Full() bool { return p.MaxConns > 0 && p.Conns >= p.MaxConns }
 // Eligible reports whether the peer may be picked now, apart from having been
 // tried already. Every method uses this test and no other.
 func (p *Peer) Eligible(now Seconds) bool {
-	return !p.Down && p.Available(now) && !p.Full()
+	return p.Admin == Up && p.Available(now) && !p.Full()
 }
