@@ -18,7 +18,7 @@ const MaxUnixPath = 107
 type Address struct {
 	Host string // IP literal or host name; "" for a unix socket
 	Port uint16 // never 0 in a file; a listener built by hand may use 0 for any free port
-	Path string // of a unix socket; "" for TCP
+	Path string // of a unix socket; "" for a host and port
 }
 
 // IsUnix reports whether the address is a unix socket.

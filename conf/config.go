@@ -55,24 +55,32 @@ const (
 	AccessStderr = "stderr"
 )
 
+// Decisions is which picks of peers are logged, with the reasons.
+type Decisions uint8
+
+// The values of `log { decisions }`.
+const (
+	DecisionsOff      Decisions = iota
+	DecisionsFailures           // failed attempts, picks after them, and picks that found nobody
+	DecisionsAll                // and every other pick
+)
+
 // Log is the `log` block.
 type Log struct {
-	Level  slog.Level
-	Format Format
-	Access string     // AccessOff, AccessStdout, AccessStderr, or a path to append to
-	Fields []Variable // of an access-log line, in order; never empty
+	Level     slog.Level
+	Format    Format
+	Access    string // AccessOff, AccessStdout, AccessStderr, or a path to append to
+	Decisions Decisions
+	Fields    []Variable // of an access-log line, in order; never empty
 }
 
 // Upstream is an `upstream` block: a named group of servers.
 type Upstream struct {
 	Name       string
-	Balance    string   // method name; see Methods
+	Balance    Balance
 	Servers    []Server // never empty; at least one is not a backup
 	Congestion string   // TCP_CONGESTION of the sockets to the servers; "" = the system's
 }
-
-// BalanceRoundRobin is the default balancing method.
-const BalanceRoundRobin = "round_robin"
 
 // Server is a `server` block: one server of an upstream. A host name with
 // several addresses becomes several peers at run time, each with these
@@ -95,9 +103,36 @@ type NextUpstream struct {
 	Timeout time.Duration // no further attempt after this long; Off = no bound
 }
 
+// Protocol is what a listener accepts.
+type Protocol uint8
+
+// The protocols.
+const (
+	TCP Protocol = iota
+	UDP
+)
+
+// String returns the configuration's word.
+func (p Protocol) String() string { return [...]string{TCP: "tcp", UDP: "udp"}[p] }
+
+// NoResponses is the value of Datagrams.Responses for servers that never
+// answer.
+const NoResponses = -1
+
+// Datagrams is the `udp` block of a listener with protocol "udp".
+type Datagrams struct {
+	IdleTimeout time.Duration // no datagram in either direction; never Off
+	Requests    int           // a session takes this many datagrams of its client; 0 = any number
+	Responses   int           // and ends after this many answers to each; 0 = any number; NoResponses = none, it ends at once
+	MaxSessions int           // 0 = as many as there is room for
+	Quarantine  time.Duration // how long a socket to a server rests before another client's session gets it
+}
+
 // Listener is a `listener` block.
 type Listener struct {
 	Name             string
+	Protocol         Protocol
+	UDP              Datagrams
 	Listen           []Address // port ranges expanded
 	Upstream         string
 	ConnectTimeout   time.Duration // never Off
@@ -124,7 +159,7 @@ func Default() Config {
 
 // NewUpstream returns an upstream of that name with defaults and no servers.
 func NewUpstream(name string) Upstream {
-	return Upstream{Name: name, Balance: BalanceRoundRobin}
+	return Upstream{Name: name, Balance: DefaultBalance(RoundRobin)}
 }
 
 // NewServer returns a server at that address with nginx's defaults.
@@ -148,5 +183,6 @@ func NewListener(name string) Listener {
 		IdleTimeout:      10 * time.Minute,
 		HalfCloseTimeout: time.Minute,
 		DeadPeerTimeout:  30 * time.Second,
+		UDP:              Datagrams{IdleTimeout: time.Minute, Quarantine: time.Second},
 	}
 }

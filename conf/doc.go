@@ -11,8 +11,9 @@
 // Units and ranges: every timeout is a time.Duration of whole milliseconds,
 // at least 1 ms and at most [MaxDuration], or [Off]. Server.FailTimeout is
 // whole seconds, because nginx's failure window compares whole seconds.
-// Weights are 1..[MaxWeight]; counts are never negative; 0 means "no limit"
-// or "automatic" where the field says so.
+// Weights are 1..[MaxWeight]; counts are never negative, but for the
+// [NoResponses] of a UDP listener; 0 means "no limit" or "automatic" where the
+// field says so.
 //
 // Errors: the Parse functions return an error whose text says what is wrong
 // and what to write instead; they are fit to be shown to the operator beside

@@ -7,7 +7,7 @@ type Variable string
 const (
 	VarTime                  Variable = "time"       // end of the session, RFC 3339 with milliseconds
 	VarListener              Variable = "listener"   // name of the listener
-	VarProtocol              Variable = "protocol"   // tcp
+	VarProtocol              Variable = "protocol"   // tcp or udp
 	VarConnection            Variable = "connection" // serial number of the session in this process
 	VarRemoteAddr            Variable = "remote_addr"
 	VarRemotePort            Variable = "remote_port"

@@ -3,6 +3,7 @@ package hclfile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -21,7 +22,13 @@ func (d *decoder) check(root *body, empty bool) {
 	case len(d.listeners) == 0:
 		d.errorf(hcl.Range{}, "the configuration has no listener", "Without one there is nothing to do. Add\n%s", smallestListener(d.upstreams))
 	}
+	d.users = map[string][]*declaredListener{}
+	for i := range d.listeners {
+		l := &d.listeners[i]
+		d.users[l.Upstream] = append(d.users[l.Upstream], l)
+	}
 	d.checkUpstreams(root)
+	d.checkDatagramServers()
 	d.checkAddresses()
 	d.checkLoops()
 }
@@ -71,17 +78,19 @@ func and(names []string) string {
 	return text
 }
 
-// place identifies what a listener binds: an address and port, or a path.
-// Host is the zero Addr for a unix socket.
+// place identifies what a listener binds: an address and port of a protocol,
+// or a path. Host is the zero Addr for a unix socket. The ports of TCP and UDP
+// have nothing to do with one another.
 type place struct {
-	host netip.Addr
-	port uint16
-	path string
+	protocol conf.Protocol
+	host     netip.Addr
+	port     uint16
+	path     string
 }
 
-func placeOf(a conf.Address) place {
+func placeOf(protocol conf.Protocol, a conf.Address) place {
 	ip, _ := a.IP()
-	return place{host: ip, port: a.Port, path: a.Path}
+	return place{protocol: protocol, host: ip, port: a.Port, path: a.Path}
 }
 
 // bound is one address of a listener.
@@ -95,10 +104,14 @@ func (d *decoder) bindings() map[place]bound {
 	all := map[place]bound{}
 	for i := range d.listeners {
 		l := &d.listeners[i]
+		if l.vague {
+			continue
+		}
 		for j := range l.entries {
 			for _, a := range l.entries[j].addrs {
-				if _, ok := all[placeOf(a)]; !ok {
-					all[placeOf(a)] = bound{&l.entries[j], l}
+				p := placeOf(l.Protocol, a)
+				if _, ok := all[p]; !ok {
+					all[p] = bound{&l.entries[j], l}
 				}
 			}
 		}
@@ -108,16 +121,19 @@ func (d *decoder) bindings() map[place]bound {
 
 // checkAddresses refuses addresses that are bound twice. Workers bind with
 // SO_REUSEPORT, so the kernel would not: it would give each of the two
-// listeners a share of the connections.
+// listeners a share of the connections or of the clients' datagrams.
 func (d *decoder) checkAddresses() {
 	first := map[place]bound{}
 	for i := range d.listeners {
 		l := &d.listeners[i]
+		if l.vague {
+			continue
+		}
 		for j := range l.entries {
 			e := &l.entries[j]
 			reported := false
 			for _, a := range e.addrs {
-				p := placeOf(a)
+				p := placeOf(l.Protocol, a)
 				other, taken := first[p]
 				if !taken {
 					first[p] = bound{e, l}
@@ -142,8 +158,9 @@ func (d *decoder) checkAddresses() {
 func (d *decoder) checkLoops() {
 	all := d.bindings()
 	for _, u := range d.upstreams {
+		protocols := d.protocolsOf(u.Name)
 		for _, s := range u.servers {
-			for _, p := range reaches(s.Address) {
+			for _, p := range reaches(protocols, s.Address) {
 				l, ok := all[p]
 				if !ok {
 					continue
@@ -157,9 +174,24 @@ func (d *decoder) checkLoops() {
 	}
 }
 
-// reaches lists the places whose listener a connection to the address would
-// come to, as far as that can be told without asking the machine.
-func reaches(a conf.Address) []place {
+// protocolsOf lists the protocols that an upstream is used with. One that
+// nobody uses yet counts as used with TCP, the default.
+func (d *decoder) protocolsOf(upstream string) []conf.Protocol {
+	var out []conf.Protocol
+	for _, l := range d.users[upstream] {
+		if !l.vague && !slices.Contains(out, l.Protocol) {
+			out = append(out, l.Protocol)
+		}
+	}
+	if len(d.users[upstream]) == 0 {
+		return []conf.Protocol{conf.TCP}
+	}
+	return out
+}
+
+// reaches lists the places whose listener a session to the address would come
+// to, as far as that can be told without asking the machine.
+func reaches(protocols []conf.Protocol, a conf.Address) []place {
 	if a.IsUnix() {
 		return []place{{path: a.Path}}
 	}
@@ -184,8 +216,10 @@ func reaches(a conf.Address) []place {
 		hosts = []netip.Addr{ip}
 	}
 	var out []place
-	for _, h := range hosts {
-		out = append(out, place{host: h, port: a.Port})
+	for _, protocol := range protocols {
+		for _, h := range hosts {
+			out = append(out, place{protocol: protocol, host: h, port: a.Port})
+		}
 	}
 	return out
 }

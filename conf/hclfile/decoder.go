@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -35,6 +36,8 @@ type decoder struct {
 	listeners       []declaredListener
 	listenAddresses int
 	maxSessionsAt   hcl.Range
+	// users holds the listeners of each upstream; set by check.
+	users map[string][]*declaredListener
 }
 
 // related is a second place that a diagnostic is about. It travels in
@@ -146,6 +149,11 @@ func (b *body) one(schema *block) *body {
 	return all[0]
 }
 
+// holds reports whether there is a block of the kind.
+func (b *body) holds(schema *block) bool {
+	return slices.ContainsFunc(b.blocks, func(c *hcl.Block) bool { return c.Type == schema.name })
+}
+
 // require complains that the block lacks something, unless it may only seem so
 // because of other mistakes in it.
 func (b *body) require(attr, summary, detail string) {
@@ -207,12 +215,15 @@ func (b *body) instead(name string, v cty.Value) string {
 		text := v.AsString()
 		_, isNumber := parseNumber(text)
 		isBool := text == "true" || text == "false"
+		ratio, isPercent := percent(text)
 		switch {
-		case a.kind == kindNumber && isNumber, a.kind == kindBool && isBool:
+		case a.kind == kindRatio && isPercent:
+			return fmt.Sprintf("Write %s = %s", name, ratio)
+		case (a.kind == kindNumber || a.kind == kindRatio) && isNumber, a.kind == kindBool && isBool:
 			if literal {
 				return fmt.Sprintf("Drop the quotes: %s = %s", name, text)
 			}
-			convert := map[kind]string{kindNumber: "tonumber", kindBool: "tobool"}[a.kind]
+			convert := map[kind]string{kindNumber: "tonumber", kindRatio: "tonumber", kindBool: "tobool"}[a.kind]
 			return fmt.Sprintf("The expression gives the string %q. Write %s(...) around it.", text, convert)
 		case a.kind == kindBool && slices.Contains([]string{"yes", "on", "1"}, text):
 			return fmt.Sprintf("Write %s = true", name)
@@ -242,6 +253,38 @@ func (b *body) instead(name string, v cty.Value) string {
 		}
 	}
 	return example
+}
+
+// nameRange is where the attribute's name stands; zero if it is absent.
+func (b *body) nameRange(name string) hcl.Range {
+	if a, ok := b.attrs[name]; ok {
+		return a.NameRange
+	}
+	return hcl.Range{}
+}
+
+// isSet reports whether the attribute has a value, which may be a wrong one.
+func (b *body) isSet(name string) bool {
+	a, ok := b.attrs[name]
+	if !ok {
+		return false
+	}
+	v, diags := b.eval(a)
+	return diags.HasErrors() || !v.IsNull()
+}
+
+// unclear reports whether the attribute has a value that was complained about,
+// so that there is no telling what was meant.
+func (b *body) unclear(name string) bool {
+	a, ok := b.attrs[name]
+	if !ok {
+		return false
+	}
+	if v, diags := b.eval(a); diags.HasErrors() || !v.IsKnown() {
+		return true
+	}
+	at := a.Expr.Range()
+	return slices.ContainsFunc(b.d.diags, func(d *hcl.Diagnostic) bool { return d.Subject != nil && *d.Subject == at })
 }
 
 // isLiteral reports whether the attribute's value stands in the file as it is,
@@ -312,6 +355,38 @@ func (b *body) boolean(name string, into *bool) {
 	}
 }
 
+// ratio reads a number from 0 to 1.
+func (b *body) ratio(name string, into *float64) {
+	v, at, ok := b.value(name)
+	if !ok {
+		return
+	}
+	if v.Type() != cty.Number {
+		b.wrongType(name, "a number from 0 to 1", v, at)
+		return
+	}
+	n, _ := v.AsBigFloat().Float64()
+	ratio, isPercent := percent(v.AsBigFloat().Text('f', -1) + "%")
+	switch {
+	case n > 1 && isPercent:
+		b.d.errorf(at, fmt.Sprintf("%s is out of range", name), "It takes a number from 0 to 1. If these are percents, write %s = %s", name, ratio)
+	case n < 0 || n > 1:
+		b.d.errorf(at, fmt.Sprintf("%s is out of range", name), "It takes a number from 0 to 1, such as %s.", b.schema.attr(name).example)
+	default:
+		*into = n
+	}
+}
+
+// percent writes a percentage such as "10%" as the ratio that it is.
+func percent(text string) (string, bool) {
+	digits, ok := strings.CutSuffix(strings.TrimSpace(text), "%")
+	n, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if !ok || err != nil || !(n >= 0 && n <= 100) {
+		return "", false
+	}
+	return strconv.FormatFloat(n/100, 'f', -1, 64), true
+}
+
 // zeroRule says what stands for "no time" in a duration attribute.
 type zeroRule uint8
 
@@ -351,8 +426,8 @@ func (b *body) duration(name string, zero zeroRule, into *time.Duration) {
 		*into = 0
 	case isZero(text):
 		b.zero(name, zero, at)
-	case text == "off" && zero == orZero:
-		b.d.errorf(at, fmt.Sprintf("%s can't be off", name), `Write %s, or max_fails = 0 for a server that never becomes unavailable.`, b.schema.attr(name).example)
+	case zero != orOff && b.schema.noOff[name] != "" && slices.Contains(wordsForOff, strings.ToLower(text)):
+		b.d.errorf(at, fmt.Sprintf("%s can't be off", name), "%s", b.schema.noOff[name])
 	case text == "off":
 		b.d.errorf(at, fmt.Sprintf("%s can't be off", name), `It takes a time, such as %s.`, b.schema.attr(name).example)
 	case zero == orOff && slices.Contains(wordsForOff, strings.ToLower(text)):
@@ -379,7 +454,11 @@ func (b *body) zero(name string, rule zeroRule, at hcl.Range) {
 	case orZero:
 		b.d.errorf(at, fmt.Sprintf("%s has no unit", name), `Write "0s".`)
 	default:
-		b.d.errorf(at, summary, `It takes a time, such as %s.`, example)
+		detail := b.schema.noOff[name]
+		if detail == "" {
+			detail = fmt.Sprintf("It takes a time, such as %s.", example)
+		}
+		b.d.errorf(at, summary, "%s", detail)
 	}
 }
 

@@ -13,20 +13,42 @@
 // Words: every name in the file is held against the tables of the language,
 // once, however often a dynamic block repeats it (words.go). Values: what is
 // left is evaluated and decoded block by block (decoder.go; worker.go, log.go,
-// upstream.go and listener.go), then the blocks are held against each other
+// upstream.go, listener.go and udp.go), then the blocks are held against each other
 // (check.go) and, if all is well, against the habits of operators (lint.go).
 // A new block is one more file with its table and its decode function, and one
 // more entry in the table of the block it stands in.
 //
+// A session template is a text with session variables in it, such as the key
+// of a hash: "${local.site}-${remote_addr}", or a bare remote_addr. Variables
+// stand between texts and are not computed with; what is around them is
+// evaluated once, at load, like any expression. The walk over the words takes
+// the text apart and checks that each variable is known by the time the
+// template is needed; the decoder compiles the parts into a [conf.Template], in
+// which texts that meet are one. Nothing is evaluated per session. Where no
+// template is expected a session variable is an error, and within a template
+// the name of a dynamic block's iterator goes before a variable's (template.go).
+//
+// A balancing method is an entry in the table of balance.go with its options;
+// what a method makes of the servers at hand is lint_balance.go, and other
+// programs' names for methods are foreign_balance.go.
+//
+// A listener is one for TCP or one for UDP, and each refuses what only the
+// other has: timeouts of connections, next_upstream and unix sockets there, the
+// udp block here (udp.go). The two have ports of their own, so that one address
+// may have a listener of each, and an upstream may be used by both; lint_udp.go
+// says what UDP makes of an upstream and of the machine's limits.
+//
 // Units and ranges are those of package conf. A source file has at most
 // [MaxFileBytes], a value that `locals` or file() brings in at most
-// [MaxValueBytes], all `listen` lists together at most [MaxListenAddresses].
+// [MaxValueBytes], all `listen` lists together at most [MaxListenAddresses]. The
+// text of a session template has at most 4 KiB beside its variables.
 //
 // Errors: every mistake in a file, missing files and bad encoding included, is
-// a diagnostic of severity hcl.DiagError; a lint is hcl.DiagWarning. There are
-// no Go errors and nothing panics on foreign input. A word that the language
-// will have but that this version does not build is an error of its own kind
-// ("not built yet"), never an unknown word and never ignored.
+// a diagnostic of severity hcl.DiagError; a lint is hcl.DiagWarning; what is
+// only worth knowing is in [Result.Notes]. There are no Go errors and nothing
+// panics on foreign input. A word that the language will have but that this
+// version does not build is an error of its own kind ("not built yet"), never
+// an unknown word and never ignored.
 //
 // Ownership: a Result is plain data and belongs to its caller; nothing here is
 // shared between calls, so any goroutine may load.

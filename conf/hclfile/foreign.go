@@ -9,11 +9,19 @@ import (
 // foreignHint says what to write for another program's word. value is the text
 // that stood beside it, which goes into the answer if it fits there.
 func foreignHint(word, value string) (string, bool) {
-	text, ok := foreign[strings.ToLower(strings.ReplaceAll(word, "-", "_"))]
+	if methodNamed(normalized(word)) != nil { // nginx's directives
+		_, example := translateMethod(word + " " + value)
+		return "A method is a balance block in the upstream block. " + example, true
+	}
+	text, ok := foreign[normalized(word)]
 	if !ok {
 		return "", false
 	}
 	value, _, _ = strings.Cut(strings.TrimSpace(value), " ")
+	if normalized(word) == "proxy_responses" && value == "0" {
+		// The one word that both have, with opposite meanings.
+		return `Write udp { responses = "none" } in the listener block: nginx's 0 is no answer at all, and responses = 0 any number.`, true
+	}
 	if value != "" {
 		text = strings.ReplaceAll(text, `"NAME"`, quote(strings.Trim(value, `"`)))
 		if m := exampleSetting.FindAllStringSubmatchIndex(text, -1); len(m) == 1 {
@@ -36,7 +44,9 @@ var exampleSetting = regexp.MustCompile(`(\w+) = ("[^"]*"|\d+|\[[^\]]*\])`)
 // but stand in another block are not listed; words.go finds those by itself.
 var foreign = map[string]string{
 	// nginx stream
-	"proxy_timeout":               `write idle_timeout = "10m" in the listener block`,
+	"proxy_timeout":               `write idle_timeout = "10m" in the listener block; for UDP, in its udp block`,
+	"proxy_requests":              `write udp { requests = 1 } in the listener block`,
+	"proxy_responses":             `write udp { responses = 1 } in the listener block; nginx's 0, no answer at all, is "none" here, and 0 is any number`,
 	"proxy_connect_timeout":       `write connect_timeout = "3s" in the listener block`,
 	"proxy_pass":                  `write upstream = "NAME" in the listener block`,
 	"proxy_next_upstream":         `a next_upstream { } block in the listener block sets its bounds; moving on to the next peer is always on`,
@@ -58,13 +68,7 @@ var foreign = map[string]string{
 	"log_format":                  `write log { fields = ["time", "remote_addr", "status"] }`,
 	"stream":                      `listener and upstream blocks stand at the top of the file, with nothing around them`,
 	"events":                      `nothing needs to be set: remove it, or see worker { }`,
-	"http":                        `weir balances TCP and reads no HTTP: write a listener block`,
-	"least_conn":                  `a method is written balance "least_conn" {} in the upstream block`,
-	"least_time":                  `a method is written balance "least_time" {} in the upstream block`,
-	"hash":                        `a method is written balance "hash" {} in the upstream block`,
-	"ip_hash":                     `a method is written balance "ip_hash" {} in the upstream block`,
-	"random":                      `a method is written balance "random" {} in the upstream block`,
-	"round_robin":                 `a method is written balance "round_robin" {} in the upstream block`,
+	"http":                        `weir balances TCP and UDP and reads no HTTP: write a listener block`,
 
 	// HAProxy
 	"global":             `write a worker { } or log { } block`,
@@ -74,9 +78,11 @@ var foreign = map[string]string{
 	"bind":               `write listen = ["0.0.0.0:5432"] in the listener block`,
 	"default_backend":    `write upstream = "NAME" in the listener block`,
 	"use_backend":        `write upstream = "NAME" in the listener block`,
+	"dgram_bind":         `write protocol = "udp" in the listener block, and the address in listen`,
 	"mode":               `write protocol = "tcp", or remove it: tcp is the default`,
 	"maxconn":            `write max_conns = 200 in the server block, or max_sessions = 10000 in the worker block`,
 	"maxconns":           `write max_conns = 200 in the server block, or max_sessions = 10000 in the worker block`,
+	"hash_type":          `write balance "hash" { } with consistent = true in the upstream block`,
 	"max_connections":    `write max_conns = 200 in the server block, or max_sessions = 10000 in the worker block`,
 	"nbthread":           `write worker { count = "auto" }`,
 	"nbproc":             `write worker { count = "auto" }`,
@@ -115,6 +121,8 @@ var foreign = map[string]string{
 	"port":               `the port stands with the address: listen = ["0.0.0.0:5432"], or server "10.0.0.11:5432" {}`,
 	"concurrency":        `write worker { count = "auto" }`,
 	"workers":            `write worker { count = "auto" }`,
+	"udp_timeout":        `write udp { idle_timeout = "1m" } in the listener block`,
+	"tcp":                `TCP is what a listener takes unless protocol says something else; its settings stand in the listener block`,
 	"drain_timeout":      `write worker { shutdown_timeout = "30s" }`,
 	"drain_time":         `write worker { shutdown_timeout = "30s" }`,
 	"keepalive":          `write dead_peer_timeout = "30s" in the listener block`,

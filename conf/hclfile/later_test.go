@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/weirlb/weir/conf"
 )
 
 // wrap puts a line into a block of the kind, nested as the language wants it.
@@ -16,6 +18,7 @@ func wrap(b *block, line string) string {
 		"balance":       "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nbalance \"round_robin\" {\n%s\n}\n}",
 		"server":        "upstream \"a\" {\nserver \"10.0.0.1:1\" {\n%s\n}\n}",
 		"listener":      "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\n%s\n}",
+		"udp":           "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\nprotocol = \"udp\"\nudp {\n%s\n}\n}",
 		"next_upstream": "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\nnext_upstream {\n%s\n}\n}",
 	}[b.name]
 	return fmt.Sprintf(inside, line) + "\n"
@@ -41,13 +44,13 @@ func TestLaterWords(t *testing.T) {
 }
 
 func TestLaterValues(t *testing.T) {
-	for _, m := range laterMethods {
-		wantNotBuilt(t, "method "+m, fmt.Sprintf("upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nbalance %q {}\n}\n", m), `"`+m+`"`)
+	for _, v := range laterVariables {
+		wantNotBuilt(t, "field "+v, fmt.Sprintf("log {\nfields = [%q]\n}\n", v), `"`+v+`"`)
+		for _, key := range []string{v, `"${` + v + `}"`, `"${local.salt}-${` + v + `}"`} {
+			src := fmt.Sprintf("locals {\nsalt = 1\n}\nupstream \"a\" {\nserver \"10.0.0.1:1\" {}\nbalance \"hash\" {\nkey = %s\n}\n}\n", key)
+			wantNotBuilt(t, "key "+key, src, v)
+		}
 	}
-	for _, f := range laterFields {
-		wantNotBuilt(t, "field "+f, fmt.Sprintf("log {\nfields = [%q]\n}\n", f), `"`+f+`"`)
-	}
-	wantNotBuilt(t, "udp", wrap(listenerBlock, `protocol = "udp"`), `"udp"`)
 }
 
 func wantNotBuilt(t *testing.T, name, src, at string) {
@@ -82,11 +85,14 @@ func TestTables(t *testing.T) {
 			if b == listenerBlock && (a.name == "listen" || a.name == "upstream") {
 				continue // in every file of wrap already
 			}
+			if b == balanceBlock {
+				continue // TestOptions
+			}
 			src := wrap(b, a.name+" = "+a.example)
 			if b != upstreamBlock && b != serverBlock {
 				src += "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\n}\n"
 			}
-			if b != listenerBlock && b != nextUpstreamBlock {
+			if b != listenerBlock && b != nextUpstreamBlock && b != udpBlock {
 				src += "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\n}\n"
 			}
 			if a.name == "backup" {
@@ -95,6 +101,65 @@ func TestTables(t *testing.T) {
 			if r := Parse([]byte(src), "x.hcl", Options{}); r.Config == nil {
 				t.Errorf("%s: example of %s is refused:\n%s", b.name, a.name, text(r))
 			}
+		}
+	}
+}
+
+// Every option of every method is taken with its example, beside what the
+// method requires, and refused by the methods that it does not belong to.
+func TestOptions(t *testing.T) {
+	required := map[string]string{conf.Hash: "key = remote_addr\n", conf.Maglev: "key = remote_addr\n"}
+	beside := map[string]string{"by": "choices = 2\n", "time": "choices = 2\nby = \"least_time\"\n", "inflight": "choices = 2\nby = \"least_time\"\n"}
+	for _, m := range methods {
+		for _, a := range balanceBlock.attrs {
+			options := a.name + " = " + a.example + "\n"
+			if a.name != "key" {
+				options += required[m.name]
+			}
+			if m.name == conf.Random {
+				options += beside[a.name]
+			}
+			src := fmt.Sprintf("upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nbalance %q {\n%s}\n}\n%s", m.name, options, wrap(listenerBlock, ""))
+			r := Parse([]byte(src), "x.hcl", Options{})
+			switch refused := strings.Contains(text(r), "has no option"); {
+			case m.takes(a.name) && r.Config == nil:
+				t.Errorf("%s: example of %s is refused:\n%s", m.name, a.name, text(r))
+			case !m.takes(a.name) && !refused:
+				t.Errorf("%s takes %s", m.name, a.name)
+			}
+		}
+	}
+}
+
+// What is offered for other programs' names of methods is accepted as it
+// stands.
+func TestForeignMethods(t *testing.T) {
+	lines := []string{"random two least_time=first_byte", "random(2)", "hash $remote_port consistent", "hash $http_host", "least_time header inflight"}
+	for name := range foreignMethods {
+		if methodNamed(name) != nil {
+			t.Errorf("%q is ours", name)
+		}
+		lines = append(lines, name)
+	}
+	for _, line := range lines {
+		_, example := translateMethod(line)
+		_, block, ok := strings.Cut(example, "balance ")
+		src := fmt.Sprintf("upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nbalance %s\n}\n%s", block, wrap(listenerBlock, ""))
+		if r := Parse([]byte(src), "x.hcl", Options{}); !ok || r.Config == nil {
+			t.Errorf("%s: %q is refused:\n%s", line, example, text(r))
+		}
+	}
+	for name, ours := range foreignVariables {
+		if isVariable(name) || !isVariable(ours) {
+			t.Errorf("variable %q is called %q", name, ours)
+		}
+	}
+}
+
+func TestNextPrime(t *testing.T) {
+	for n, want := range map[int]int{0: 2, 2: 2, 3: 3, 4: 5, 65536: 65537, 65537: 65537, conf.MaxTableSize - 10: conf.MaxTableSize} {
+		if got := nextPrime(n); got != want {
+			t.Errorf("nextPrime(%d) = %d, want %d", n, got, want)
 		}
 	}
 }

@@ -19,9 +19,10 @@ type Limits struct {
 	PipePagesSoft int // fs.pipe-user-pages-soft, if it binds this user
 }
 
-// What a session and the process around it take. A relayed session has two
-// sockets; the reserve is for epoll sets, log files, pipes that are lent for a
-// moment, and the like.
+// What a session and the process around it take. A TCP session has two
+// sockets. A UDP session has one, and leaves it idle when it ends: as many
+// again are counted for those. The reserve is for epoll sets, log files, pipes
+// that are lent for a moment, and the like.
 const (
 	filesPerSession = 2
 	filesReserve    = 100
@@ -30,19 +31,22 @@ const (
 // lint warns of what is legal and probably not meant. Each warning has the
 // numbers of the file at hand. It runs on files without errors only.
 func (d *decoder) lint(c *conf.Config, limits Limits) {
-	used := map[string]bool{}
-	for _, l := range d.listeners {
-		used[l.Upstream] = true
-	}
 	for i := range d.upstreams {
 		u := &d.upstreams[i]
-		if !used[u.Name] {
+		if len(d.users[u.Name]) == 0 {
 			d.warn(u.nameAt, fmt.Sprintf("upstream %q is not used", u.Name), "No listener names it.", related{})
 		}
 		d.lintServers(u)
+		d.lintBalance(u)
+		d.lintUsers(u)
+	}
+	for i := range d.listeners {
+		if l := &d.listeners[i]; l.Protocol == conf.UDP {
+			d.lintDatagrams(l, &c.Worker)
+		}
 	}
 	d.lintWildcards()
-	d.lintLimits(c, limits, used)
+	d.lintLimits(c, limits)
 }
 
 func (d *decoder) lintServers(u *declaredUpstream) {
@@ -51,33 +55,31 @@ func (d *decoder) lintServers(u *declaredUpstream) {
 	for _, s := range u.servers {
 		address := s.Address.String()
 		if at, ok := first[address]; ok {
-			d.warn(s.addressAt, fmt.Sprintf("server %s is listed twice in upstream %q", address, u.Name),
-				"Each is a peer of its own, with its own failures and its own max_conns. If it shall get more sessions, one server with a higher weight says so.",
-				related{at, "first listed here"})
+			d.warn(s.addressAt, fmt.Sprintf("server %s is listed twice in upstream %q", address, u.Name), twice(&u.Balance), related{at, "first listed here"})
 		} else {
 			first[address] = s.addressAt
 		}
 		if s.Down {
 			down++
 		}
-		// The weight that a failure costs is weight / max_fails in whole
-		// numbers, as in nginx; see stream/balance.
-		if (s.maxFailsAt != hcl.Range{}) && s.Weight > 1 && s.MaxFails > 1 && s.Weight/s.MaxFails == 0 {
-			d.warn(s.maxFailsAt, fmt.Sprintf("a failure of server %s costs it no weight", s.Name),
-				fmt.Sprintf("Each failure takes weight / max_fails = %d / %d, which is 0 in whole numbers: until it is unavailable, the server gets all its share. With a weight of %d or more it would get less after each failure.", s.Weight, s.MaxFails, s.MaxFails),
-				related{})
-		}
 	}
 	if down == len(u.servers) {
 		d.warn(u.nameAt, fmt.Sprintf("every server of upstream %q is down", u.Name), "Its listeners will refuse all sessions.", related{})
 	}
-	// A host name may have several addresses, each a peer.
-	if s := u.servers[0]; len(u.servers) == 1 && s.MaxFails > 0 && (s.maxFailsAt != hcl.Range{}) {
-		if _, isIP := s.Address.IP(); isIP || s.Address.IsUnix() {
-			d.warn(s.maxFailsAt, fmt.Sprintf("max_fails = %d has no effect on a single server", s.MaxFails),
-				fmt.Sprintf("Upstream %q has no other server to turn to, so this one is never unavailable. Remove the line, or add a server.", u.Name), related{})
-		}
+	if s := u.servers[0]; alone(u.Servers) && s.MaxFails > 0 && (s.maxFailsAt != hcl.Range{}) {
+		d.warn(s.maxFailsAt, fmt.Sprintf("max_fails = %d has no effect on a single server", s.MaxFails),
+			fmt.Sprintf("Upstream %q has no other server to turn to, so this one is never unavailable. Remove the line, or add a server.", u.Name), related{})
 	}
+}
+
+// alone reports whether there will be one peer for sure: a host name may have
+// several addresses, each a peer.
+func alone(servers []conf.Server) bool {
+	if len(servers) != 1 {
+		return false
+	}
+	_, isIP := servers[0].Address.IP()
+	return isIP || servers[0].Address.IsUnix()
 }
 
 // lintWildcards warns of a listener that takes one address out of another's
@@ -97,9 +99,13 @@ func (d *decoder) lintWildcards() {
 				if ip.Is6() {
 					wildcard = netip.IPv6Unspecified()
 				}
-				if other, ok := all[place{host: wildcard, port: a.Port}]; ok {
+				if other, ok := all[place{protocol: l.Protocol, host: wildcard, port: a.Port}]; ok {
+					what := "Connections"
+					if l.Protocol == conf.UDP {
+						what = "Datagrams"
+					}
 					d.warn(e.at, fmt.Sprintf("%s is part of %s", a, other.entry.text),
-						fmt.Sprintf("Connections to it come to listener %q, those to all other addresses with port %d to listener %q.", l.Name, a.Port, other.listener.Name),
+						fmt.Sprintf("%s to it come to listener %q, those to all other addresses with port %d to listener %q.", what, l.Name, a.Port, other.listener.Name),
 						related{other.entry.at, "the wildcard is here"})
 					break
 				}
@@ -110,26 +116,53 @@ func (d *decoder) lintWildcards() {
 
 // lintLimits holds what the file asks for against the machine. What it leaves
 // to "auto" is fitted to the machine at start, so there is nothing to say.
-func (d *decoder) lintLimits(c *conf.Config, limits Limits, used map[string]bool) {
-	sockets := len(c.Listeners)
+func (d *decoder) lintLimits(c *conf.Config, limits Limits) {
+	sockets, connections := 0, false
 	for _, l := range c.Listeners {
-		sockets += len(l.Listen) - 1
+		sockets += len(l.Listen)
+		connections = connections || l.Protocol == conf.TCP
 	}
 	sockets *= max(1, c.Worker.Count)
 	if n := uint64(sockets + filesReserve); limits.OpenFiles > 0 && n > limits.OpenFiles {
 		d.warn(d.listeners[0].nameAt, fmt.Sprintf("%d listening sockets exceed the limit of open files", sockets),
 			fmt.Sprintf("The hard RLIMIT_NOFILE of this user is %d. Raise it (LimitNOFILE= in systemd, ulimit -Hn), or listen on fewer ports.", limits.OpenFiles), related{})
 	}
+	d.lintDatagramPorts(c, limits)
 	if c.Worker.MaxSessions == 0 {
+		for i := range d.listeners {
+			if l := &d.listeners[i]; l.UDP.MaxSessions > 0 {
+				d.lintOpenFiles(l.UDP.MaxSessions, l.udp.valueRange("max_sessions"), sockets, false, limits)
+			}
+		}
 		return
 	}
 	sessions, at := c.Worker.MaxSessions, d.maxSessionsAt
-	if need := uint64(sessions)*filesPerSession + uint64(sockets+filesReserve); limits.OpenFiles > 0 && need > limits.OpenFiles {
-		d.warn(at, fmt.Sprintf("max_sessions = %d needs more open files than allowed", sessions),
-			fmt.Sprintf("It takes %d, two for each session. The hard RLIMIT_NOFILE of this user is %d, enough for %d sessions. Raise it (LimitNOFILE= in systemd, ulimit -Hn), or write max_sessions = \"auto\".",
-				need, limits.OpenFiles, roomFor(limits.OpenFiles, sockets)), related{})
+	d.lintOpenFiles(sessions, at, sockets, connections, limits)
+	if connections {
+		d.lintConnections(c, limits)
 	}
-	d.lintPorts(c, limits, used)
+}
+
+// lintOpenFiles warns of more sessions than the limit of open files leaves
+// room for.
+func (d *decoder) lintOpenFiles(sessions int, at hcl.Range, sockets int, connections bool, limits Limits) {
+	need := uint64(sessions)*filesPerSession + uint64(sockets+filesReserve)
+	if limits.OpenFiles == 0 || need <= limits.OpenFiles {
+		return
+	}
+	each := "two for each session"
+	if !connections {
+		each = "one for each session and as many for idle sockets"
+	}
+	d.warn(at, fmt.Sprintf("max_sessions = %d needs more open files than allowed", sessions),
+		fmt.Sprintf("It takes %d, %s. The hard RLIMIT_NOFILE of this user is %d, enough for %d sessions. Raise it (LimitNOFILE= in systemd, ulimit -Hn), or write max_sessions = \"auto\".",
+			need, each, limits.OpenFiles, roomFor(limits.OpenFiles, sockets)), related{})
+}
+
+// lintConnections holds max_sessions against what only TCP sessions take.
+func (d *decoder) lintConnections(c *conf.Config, limits Limits) {
+	sessions, at := c.Worker.MaxSessions, d.maxSessionsAt
+	d.lintPorts(c, limits)
 	const busy, shortQueue = 1024, 512
 	if limits.SomaxConn > 0 && limits.SomaxConn < shortQueue && sessions >= busy {
 		d.warn(at, fmt.Sprintf("the accept queue of %d is short for max_sessions = %d", limits.SomaxConn, sessions),
@@ -153,8 +186,9 @@ func roomFor(files uint64, sockets int) uint64 {
 }
 
 // lintPorts warns of upstreams whose servers can't take max_sessions because
-// each connection to one server needs a local port of its own.
-func (d *decoder) lintPorts(c *conf.Config, limits Limits, used map[string]bool) {
+// each connection to one server needs a local port of its own. For UDP see
+// lintDatagramPorts.
+func (d *decoder) lintPorts(c *conf.Config, limits Limits) {
 	ports := limits.LastPort - limits.FirstPort + 1
 	if limits.LastPort == 0 || ports < 1 {
 		return
@@ -175,7 +209,7 @@ func (d *decoder) lintPorts(c *conf.Config, limits Limits, used map[string]bool)
 				room += ports
 			}
 		}
-		if used[u.Name] && distinct != nil && c.Worker.MaxSessions > room {
+		if d.usedWith(u.Name, conf.TCP) && distinct != nil && c.Worker.MaxSessions > room {
 			d.warn(u.nameAt, fmt.Sprintf("upstream %q can't take max_sessions = %d", u.Name, c.Worker.MaxSessions),
 				fmt.Sprintf("net.ipv4.ip_local_port_range %d-%d has %d ports for each server, %d for the %d of it. Widen it: sysctl net.ipv4.ip_local_port_range=\"1024 65535\", or add servers.",
 					limits.FirstPort, limits.LastPort, ports, room, len(distinct)), related{d.maxSessionsAt, "max_sessions is set here"})

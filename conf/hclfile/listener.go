@@ -22,10 +22,10 @@ var listenerBlock = &block{
 		{"dead_peer_timeout", kindDuration, `"30s"`},
 		{"congestion", kindString, `"cubic"`},
 	},
-	blocks: []*block{nextUpstreamBlock},
+	blocks: []*block{nextUpstreamBlock, udpBlock},
 	later: []string{
 		"profile", "priority", "max_age", "hedge", "proxy_protocol", "access", "limits",
-		"source", "preread", "route", "udp",
+		"source", "preread", "route",
 	},
 }
 
@@ -50,8 +50,12 @@ const maxTries = 65535
 // declaredListener is a listener with the places its parts were written at.
 type declaredListener struct {
 	conf.Listener
-	nameAt, upstreamAt hcl.Range
-	entries            []listenEntry
+	nameAt, protocolAt, upstreamAt hcl.Range
+	// vague says that there is no telling which protocol was meant, so that
+	// nothing is said that depends on it.
+	vague   bool
+	udp     *body // nil = none in the file
+	entries []listenEntry
 }
 
 // listenEntry is one entry of a listen list.
@@ -60,8 +64,6 @@ type listenEntry struct {
 	text  string
 	at    hcl.Range
 }
-
-var protocols = []choice[bool]{{"tcp", true}}
 
 func (d *decoder) listener(b *body) {
 	name, ok := d.name(b.label, b.labelAt, "a listener")
@@ -75,14 +77,24 @@ func (d *decoder) listener(b *body) {
 		}
 	}
 	l := declaredListener{Listener: conf.NewListener(name), nameAt: b.labelAt}
+	d.protocol(b, &l)
 	d.listen(b, &l)
-	var tcp bool
-	choose(b, "protocol", protocols, []string{"udp"}, &tcp)
 	if text, at, ok := b.text("upstream"); ok {
 		l.Upstream, l.upstreamAt = text, at
 	} else {
 		b.require("upstream", fmt.Sprintf("listener %q has no upstream", name), `Say which one takes its sessions: upstream = "NAME"`)
 	}
+	d.datagrams(b, &l)
+	if l.Protocol == conf.UDP {
+		d.refuseConnections(b, &l)
+	} else {
+		d.connections(b, &l)
+	}
+	d.listeners = append(d.listeners, l)
+}
+
+// connections reads what only TCP listeners have.
+func (d *decoder) connections(b *body, l *declaredListener) {
 	b.duration("connect_timeout", never, &l.ConnectTimeout)
 	b.duration("idle_timeout", orOff, &l.IdleTimeout)
 	b.duration("half_close_timeout", orOff, &l.HalfCloseTimeout)
@@ -92,7 +104,6 @@ func (d *decoder) listener(b *body) {
 		n.number("tries", 0, maxTries, &l.NextUpstream.Tries)
 		n.duration("timeout", orOff, &l.NextUpstream.Timeout)
 	}
-	d.listeners = append(d.listeners, l)
 }
 
 func (d *decoder) listen(b *body, l *declaredListener) {
@@ -110,7 +121,12 @@ func (d *decoder) listen(b *body, l *declaredListener) {
 		}
 		addrs, err := conf.ParseListenAddress(it.text)
 		if err != nil {
-			d.errorf(it.at, "bad address in listen", "%s.", sentence(err))
+			d.badListenAddress(it, err)
+			continue
+		}
+		if l.Protocol == conf.UDP && addrs[0].IsUnix() {
+			d.report(it.at, fmt.Sprintf("a UDP listener can't listen on %s", addrs[0]),
+				"Unix sockets take connections here, not datagrams. Write an address and a port, such as \"0.0.0.0:53\", or move it to a listener with protocol = \"tcp\".", l.asUDP())
 			continue
 		}
 		if d.listenAddresses += len(addrs); d.listenAddresses > MaxListenAddresses {

@@ -50,6 +50,16 @@ func (r *Result) Warnings() int {
 	return n
 }
 
+// Notes are facts about the configuration that no file says in so many words,
+// one line each: nothing is wrong with them, but an operator may want to know.
+// There are none without a configuration.
+func (r *Result) Notes() []string {
+	if r.Config == nil {
+		return nil
+	}
+	return failureCosts(r.Config)
+}
+
 // Load reads a configuration file.
 func Load(path string, opts Options) *Result {
 	src, err := readFile(path, MaxFileBytes)

@@ -9,6 +9,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+
+	"github.com/weirlb/weir/conf"
 )
 
 const minimal = `upstream "db" {
@@ -175,7 +180,73 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		text(r)
+		if r.Config != nil {
+			r.Notes()
+			checkKeys(t, r.Config)
+			checkDatagrams(t, r.Config)
+		}
 	})
+}
+
+// checkDatagrams holds the UDP listeners of a configuration against what
+// package conf says of them.
+func checkDatagrams(t *testing.T, c *conf.Config) {
+	for _, l := range c.Listeners {
+		defaults, u := conf.NewListener(l.Name), l.UDP
+		switch {
+		case l.Protocol == conf.TCP && u != defaults.UDP:
+			t.Fatalf("TCP listener with %+v", u)
+		case u.IdleTimeout <= 0, u.Requests < 0, u.Responses < conf.NoResponses, u.MaxSessions < 0, u.Quarantine < 0:
+			t.Fatalf("bad bounds %+v", u)
+		case l.Protocol == conf.UDP && (l.ConnectTimeout != defaults.ConnectTimeout || l.NextUpstream != defaults.NextUpstream):
+			t.Fatalf("UDP listener with settings of TCP: %+v", l)
+		case l.Protocol == conf.UDP && slices.ContainsFunc(slices.Concat(l.Listen, addresses(c.Upstream(l.Upstream))), conf.Address.IsUnix):
+			t.Fatalf("UDP listener %q with unix sockets", l.Name)
+		}
+	}
+}
+
+func addresses(u *conf.Upstream) (all []conf.Address) {
+	for _, s := range u.Servers {
+		all = append(all, s.Address)
+	}
+	return all
+}
+
+// checkKeys holds the keys of a configuration against what package conf says of
+// them.
+func checkKeys(t *testing.T, c *conf.Config) {
+	for _, u := range c.Upstreams {
+		if b := u.Balance; (b.Method == conf.Hash || b.Method == conf.Maglev) != (len(b.Key) > 0) {
+			t.Fatalf("%s has the key %q", b.Method, b.Key)
+		}
+		text := false
+		for _, p := range u.Balance.Key {
+			switch {
+			case p.Variable != "" && (p.Text != "" || !slices.Contains(conf.KeyVariables(), p.Variable)), p.Variable == "" && (p.Text == "" || text):
+				t.Fatalf("bad part %+v of the key %+v", p, u.Balance.Key)
+			}
+			text = p.Variable == ""
+		}
+	}
+}
+
+// Formatting, as weir fmt does it, changes nothing of what a file says.
+func TestFormatKeepsMeaning(t *testing.T) {
+	for _, path := range files(t, "good") {
+		r := parseFile(t, path)
+		opts := testOptions()
+		opts.ReadFile = func(name string) ([]byte, error) {
+			return readFile(filepath.Join(filepath.Dir(path), name), MaxValueBytes)
+		}
+		again := Parse(hclwrite.Format(r.source), filepath.Base(path), opts)
+		if again.Config == nil {
+			t.Fatalf("%s: refused after formatting:\n%s", path, text(again))
+		}
+		if diff := cmp.Diff(dump(r.Config), dump(again.Config)); diff != "" {
+			t.Errorf("%s: formatting changes it (-before +after):\n%s", path, diff)
+		}
+	}
 }
 
 // A Go stack that overflows ends the process, and no test could catch it: what
@@ -202,6 +273,9 @@ func TestHostileFiles(t *testing.T) {
 		"labels":         "a" + strings.Repeat(` "x"`, n) + " {}\n",
 		"lines":          strings.Repeat("a\n", n),
 		"unclosed":       strings.Repeat("a {\n}\n", n/4) + "b {\n",
+		"exponent":       "locals {\na = \"${1e99999999}\"\n}\n",
+		"small exponent": "listener \"a\" {\nidle_timeout = 1e-99999999\n}\n",
+		"digits":         "worker {\ncount = 1" + strings.Repeat("0", n) + "\n}\n",
 		"quotes":         strings.Repeat(`"`, n),
 		"one long line":  strings.Repeat("x", n) + ";",
 	} {

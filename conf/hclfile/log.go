@@ -17,9 +17,9 @@ var logBlock = &block{
 		{"level", kindString, `"info"`},
 		{"format", kindString, `"text"`},
 		{"access", kindString, `"stdout"`},
+		{"decisions", kindString, `"failures"`},
 		{"fields", kindList, `["time", "remote_addr", "status"]`},
 	},
-	later: []string{"decisions"},
 }
 
 var logLevels = []choice[slog.Level]{
@@ -34,15 +34,16 @@ var logFormats = []choice[conf.Format]{
 	{"json", conf.JSON},
 }
 
-// laterFields are the variables of the language that no session has yet.
-var laterFields = []string{
-	"proxy_protocol_addr", "proxy_protocol_port",
-	"ssl_preread_server_name", "ssl_preread_alpn_protocols",
+var logDecisions = []choice[conf.Decisions]{
+	{"off", conf.DecisionsOff},
+	{"failures", conf.DecisionsFailures},
+	{"all", conf.DecisionsAll},
 }
 
 func (d *decoder) log(b *body, l *conf.Log) {
 	choose(b, "level", logLevels, nil, &l.Level)
 	choose(b, "format", logFormats, nil, &l.Format)
+	choose(b, "decisions", logDecisions, nil, &l.Decisions)
 	if text, at, ok := b.text("access"); ok {
 		if advice := checkAccess(text); advice != "" {
 			d.errorf(at, fmt.Sprintf("access can't be %q", text), "%s", advice)
@@ -80,11 +81,7 @@ func (d *decoder) fields(b *body, l *conf.Log) {
 		d.errorf(at, "fields is empty", `A log line needs at least one field. Remove the attribute for the default ones, or write log { access = "off" } for no lines at all.`)
 		return
 	}
-	valid := conf.LogVariables()
-	names := make([]string, len(valid))
-	for i, v := range valid {
-		names[i] = string(v)
-	}
+	names := variableNames(conf.LogVariables())
 	seen := map[string]item{}
 	var fields []conf.Variable
 	for _, it := range list {
@@ -97,7 +94,7 @@ func (d *decoder) fields(b *body, l *conf.Log) {
 			fields = append(fields, conf.Variable(it.text))
 		case slices.Contains(names, name):
 			d.errorf(it.at, fmt.Sprintf("unknown field %q", it.text), "Variables are written without the dollar: write %q.", name)
-		case slices.Contains(laterFields, name):
+		case slices.Contains(laterVariables, name):
 			d.notBuilt(it.at, it.text, "among the log fields")
 		default:
 			d.errorf(it.at, fmt.Sprintf("unknown field %q", it.text), "%s", instead(name, names))

@@ -93,9 +93,17 @@ func TestGood(t *testing.T) {
 			if r.Config == nil {
 				t.Fatalf("refused:\n%s", text(r))
 			}
-			golden(t, strings.TrimSuffix(path, ".hcl")+".txt", dump(r.Config)+text(r))
+			golden(t, strings.TrimSuffix(path, ".hcl")+".txt", dump(r.Config)+notes(r)+text(r))
 		})
 	}
+}
+
+func notes(r *Result) string {
+	var b strings.Builder
+	for _, n := range r.Notes() {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	return b.String()
 }
 
 // dump writes a configuration so that a reader can hold it against the file.
@@ -103,9 +111,9 @@ func dump(c *conf.Config) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("worker count=%d max_sessions=%d shutdown_timeout=%s", c.Worker.Count, c.Worker.MaxSessions, conf.FormatDuration(c.Worker.ShutdownTimeout))
-	p("log level=%s format=%d access=%s fields=%v", c.Log.Level, c.Log.Format, c.Log.Access, c.Log.Fields)
+	p("log level=%s format=%d access=%s decisions=%d fields=%v", c.Log.Level, c.Log.Format, c.Log.Access, c.Log.Decisions, c.Log.Fields)
 	for _, u := range c.Upstreams {
-		p("upstream %q balance=%s congestion=%q", u.Name, u.Balance, u.Congestion)
+		p("upstream %q balance=%s congestion=%q", u.Name, dumpBalance(u.Balance), u.Congestion)
 		for _, s := range u.Servers {
 			p("  server %s name=%q weight=%d max_fails=%d fail_timeout=%s max_conns=%d backup=%t down=%t",
 				s.Address, s.Name, s.Weight, s.MaxFails, s.FailTimeout, s.MaxConns, s.Backup, s.Down)
@@ -120,9 +128,30 @@ func dump(c *conf.Config) string {
 			}
 			p("  listen %s", a)
 		}
+		if l.Protocol == conf.UDP {
+			p("  protocol=%s idle_timeout=%s requests=%d responses=%d max_sessions=%d quarantine=%s", l.Protocol, conf.FormatDuration(l.UDP.IdleTimeout),
+				l.UDP.Requests, l.UDP.Responses, l.UDP.MaxSessions, l.UDP.Quarantine)
+			continue
+		}
 		p("  connect_timeout=%s idle_timeout=%s half_close_timeout=%s dead_peer_timeout=%s tries=%d timeout=%s",
 			conf.FormatDuration(l.ConnectTimeout), conf.FormatDuration(l.IdleTimeout), conf.FormatDuration(l.HalfCloseTimeout),
 			conf.FormatDuration(l.DeadPeerTimeout), l.NextUpstream.Tries, conf.FormatDuration(l.NextUpstream.Timeout))
 	}
 	return b.String()
+}
+
+// dumpBalance writes a method with its own options.
+func dumpBalance(b conf.Balance) string {
+	values := map[string]any{
+		"key": b.Key, "consistent": b.Consistent, "table_size": b.TableSize, "time": b.Time, "inflight": b.Inflight,
+		"choices": b.Choices, "by": b.By, "epsilon": b.Epsilon, "half_life": conf.FormatDuration(b.HalfLife), "failback": b.Failback,
+	}
+	text := b.Method
+	for _, o := range methodNamed(b.Method).options {
+		text += fmt.Sprintf(" %s=%v", o.name, values[o.name])
+		if o.name == "key" {
+			text += fmt.Sprintf("(%d parts)", len(b.Key))
+		}
+	}
+	return text
 }

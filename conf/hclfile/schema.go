@@ -11,6 +11,8 @@ const (
 	kindBool
 	kindDuration
 	kindList
+	kindRatio    // a number from 0 to 1
+	kindTemplate // a session template
 )
 
 // attribute is one attribute of a block.
@@ -30,6 +32,8 @@ type block struct {
 	attrs  []attribute
 	blocks []*block
 	later  []string // words of the language that are not built yet
+	// noOff says for durations that can't be "off" why, and what to write.
+	noOff map[string]string
 }
 
 // rootBlock is the file itself.
@@ -107,7 +111,7 @@ func homes(word string, b *block) []*block {
 }
 
 func article(noun string) string {
-	if noun != "" && slices.Contains([]byte("aeiou"), noun[0]) && noun != "unix" {
+	if noun != "" && slices.Contains([]byte("aeiou"), noun[0]) && noun != "unix" && noun != "udp" {
 		return "an"
 	}
 	return "a"

@@ -24,13 +24,14 @@ var serverBlock = &block{
 		{"down", kindBool, `true`},
 	},
 	later: []string{"slow_start", "zone", "resolve", "service"},
+	noOff: map[string]string{"fail_timeout": `Write "10s", or max_fails = 0 for a server that never becomes unavailable.`},
 }
 
 // declaredServer is a server with the places its parts were written at. A
 // place is the zero range if the attribute is not in the file.
 type declaredServer struct {
 	conf.Server
-	addressAt, nameAt, maxFailsAt, maxConnsAt hcl.Range
+	addressAt, nameAt, weightAt, maxFailsAt, backupAt hcl.Range
 }
 
 func (d *decoder) server(b *body, u *declaredUpstream) {
@@ -54,7 +55,7 @@ func (d *decoder) server(b *body, u *declaredUpstream) {
 	b.boolean("down", &s.Down)
 	b.duration("fail_timeout", orZero, &s.FailTimeout)
 	d.wholeSeconds(b, &s)
-	s.maxFailsAt, s.maxConnsAt = b.valueRange("max_fails"), b.valueRange("max_conns")
+	s.weightAt, s.maxFailsAt, s.backupAt = b.valueRange("weight"), b.valueRange("max_fails"), b.valueRange("backup")
 	d.uniqueName(u, &s)
 	u.servers = append(u.servers, s)
 	u.Servers = append(u.Servers, s.Server)

@@ -3,6 +3,7 @@ package hclfile
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
@@ -19,6 +20,24 @@ const (
 	maxDepth = 100  // brackets, braces and templates inside one another
 	maxChain = 1000 // operators in one expression, at one depth
 )
+
+// A number is written out in full, digit by digit, when it becomes text:
+// 1e99999999 would take minutes.
+const (
+	maxDigits   = 400
+	maxExponent = 308 // of a float64
+)
+
+// isLong reports whether a number has more digits than the bounds allow.
+func isLong(number []byte) bool {
+	if i := bytes.IndexAny(number, "eE"); i >= 0 {
+		n, err := strconv.Atoi(string(number[i+1:]))
+		if err != nil || n > maxExponent || n < -maxExponent {
+			return true
+		}
+	}
+	return len(number) > maxDigits
+}
 
 // checkText refuses what the parser should not see.
 func checkText(src []byte, filename string) hcl.Diagnostics {
@@ -68,7 +87,8 @@ func rangeAt(src []byte, at, n int, filename string) hcl.Range {
 	}
 }
 
-// checkDepth bounds the recursion that the file will cause.
+// checkDepth bounds the recursion that the file will cause, and the size of its
+// numbers.
 func checkDepth(src []byte, filename string) hcl.Diagnostics {
 	// The scanner does not recurse. Its diagnostics come again with parsing.
 	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos)
@@ -100,7 +120,11 @@ func checkDepth(src []byte, filename string) hcl.Diagnostics {
 			if levels[top].byLine {
 				levels[top].operators = 0
 			}
-		case hclsyntax.TokenQuotedLit, hclsyntax.TokenStringLit, hclsyntax.TokenIdent, hclsyntax.TokenNumberLit, hclsyntax.TokenComment:
+		case hclsyntax.TokenQuotedLit, hclsyntax.TokenStringLit, hclsyntax.TokenIdent, hclsyntax.TokenComment:
+		case hclsyntax.TokenNumberLit:
+			if isLong(t.Bytes) {
+				return refuse(t, "number is too long", fmt.Sprintf("A number has at most %d digits and an exponent from -%d to %d.", maxDigits, maxExponent, maxExponent))
+			}
 		default:
 			levels[top].operators++
 		}

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/weirlb/weir/conf"
 )
 
 // maxSyntaxErrors bounds the rounds of parseSyntax, each of which parses the
@@ -322,7 +325,11 @@ var lineRules = []lineRule{
 	{regexp.MustCompile(`^\s*(\w+(?:\s+"[^"]*"|\s+\w+)*)\s*(\{\s*(\w+\s*=[^{}]*?[,;\s]\s*\w+\s*=[^{}]*?)\s*[,;]?\s*\})\s*;?$`), 2, explainOneLine},
 	// name = $value
 	{regexp.MustCompile(`^\s*([\w-]+)\s*=\s*(\$\{?(\w+)\}?)`), 2, func(g func(int) string) (string, string) {
-		return fmt.Sprintf("%s is not how a variable is written", g(2)), fmt.Sprintf("Write %s = env.%s", g(1), g(3))
+		value := "env." + g(3)
+		if a := anyAttribute(g(1)); a != nil && a.kind == kindTemplate && isVariable(g(3)) {
+			value = g(3)
+		}
+		return fmt.Sprintf("%s is not how a variable is written", g(2)), fmt.Sprintf("Write %s = %s", g(1), value)
 	}},
 	// name = "value
 	{regexp.MustCompile(`^\s*([\w-]+)\s*=\s*("[^"]*)$`), 2, explainOpenQuote},
@@ -362,6 +369,8 @@ var lineRules = []lineRule{
 	{regexp.MustCompile(`^\s*((\w+)(\s+"[^"]*")?)\s*(?:#.*|//.*)?$`), 1, explainNoBrace},
 	// name value;   name value
 	{regexp.MustCompile(`^\s*(([\w-]+)\s+([^{=;#]*[^{=;#\s])\s*;?)\s*(?:#.*)?$`), 1, explainDirective},
+	// random two least_time=first_byte;
+	{regexp.MustCompile(`^\s*((random)\s+([^{=;#\s][^{;#]*[^{;#\s])\s*;?)\s*(?:#.*)?$`), 1, explainDirective},
 	// name;
 	{regexp.MustCompile(`^\s*(([\w-]+)\s*;)\s*$`), 2, explainWord},
 }
@@ -404,10 +413,18 @@ func explainServer(g func(int) string) (string, string) {
 func asValue(k kind, text string) string {
 	text = strings.Trim(text, `"'`)
 	switch k {
-	case kindNumber:
+	case kindNumber, kindRatio:
+		if ratio, ok := percent(text); ok && k == kindRatio {
+			return ratio
+		}
 		if _, ok := parseNumber(text); ok {
 			return text
 		}
+	case kindTemplate:
+		if isVariable(text) {
+			return text
+		}
+		return `"` + withBraces(text) + `"`
 	case kindBool:
 		switch text {
 		case "true", "false":
@@ -503,6 +520,9 @@ func explainUnquoted(g func(int) string) (string, string) {
 	if !unquotedValue.MatchString(g(2)) {
 		return "", ""
 	}
+	if a := anyAttribute(g(1)); a != nil && a.kind == kindRatio {
+		return fmt.Sprintf("%s takes a number from 0 to 1", g(1)), fmt.Sprintf("Write %s", setting(g(1), g(2)))
+	}
 	return "the value is not in quotes", fmt.Sprintf("Write %s", setting(g(1), g(2)))
 }
 
@@ -554,6 +574,9 @@ func explainNoBrace(g func(int) string) (string, string) {
 
 func explainDirective(g func(int) string) (string, string) {
 	name, value := g(2), g(3)
+	if name == "listen" {
+		return "equals sign is missing", explainListen(value)
+	}
 	second, rest, _ := strings.Cut(value, " ")
 	if text, ok := foreignHint(name+"_"+second, rest); ok { // HAProxy's timeout client 10m
 		return fmt.Sprintf("unknown words \"%s %s\"", name, second), text
@@ -572,8 +595,8 @@ func explainDirective(g func(int) string) (string, string) {
 		return "equals sign is missing", fmt.Sprintf("A value is set as NAME = VALUE, and no semicolon ends it: write %s", setting(name, value))
 	}
 	if c := anyBlock(name); c != nil && anyAttribute(name) == nil {
-		if method, ok := foreignMethods[second]; ok && c == balanceBlock {
-			second = method
+		if m, example := translateMethod(value); m != nil && c == balanceBlock {
+			return "braces are missing", example
 		}
 		if c.label == "" || second == "" {
 			return "braces are missing", fmt.Sprintf("Write %s", headerExample(c))
@@ -585,6 +608,23 @@ func explainDirective(g func(int) string) (string, string) {
 		return "braces are missing", fmt.Sprintf("Write %s %s %s", name, quote(strings.Trim(second, `"`)), end)
 	}
 	return "equals sign is missing", fmt.Sprintf("Write %s", setting(name, value))
+}
+
+// explainListen translates nginx's listen, in which parameters follow one
+// address. Of those only udp has to be written here.
+func explainListen(value string) string {
+	isAddress := func(text string) bool {
+		_, err := conf.ParseListenAddress(listenAddress(text))
+		return err == nil
+	}
+	words := strings.Fields(value)
+	switch {
+	case len(words) == 0, !isAddress(words[0]), slices.ContainsFunc(words[1:], isAddress):
+		return "Write " + setting("listen", value)
+	case slices.Contains(words, "udp"):
+		return fmt.Sprintf("Write\nlisten   = [%s]\nprotocol = \"udp\"", quote(listenAddress(words[0])))
+	}
+	return fmt.Sprintf("Write listen = [%s]", quote(listenAddress(words[0])))
 }
 
 func explainWord(g func(int) string) (string, string) {

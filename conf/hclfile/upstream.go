@@ -22,43 +22,13 @@ var upstreamBlock = &block{
 	},
 }
 
-var balanceBlock = &block{
-	name:   "balance",
-	label:  "method",
-	header: `balance "round_robin" {}`,
-	single: true,
-}
-
-// methods are the balancing methods that are built; laterMethods those that
-// the language has beside them.
-var (
-	methods      = []string{conf.BalanceRoundRobin}
-	laterMethods = []string{
-		"weighted_round_robin", "least_conn", "least_time", "hash", "ip_hash", "maglev",
-		"random", "epsilon_greedy", "first", "single",
-	}
-	// foreignMethods are other people's names for them.
-	foreignMethods = map[string]string{
-		"roundrobin":        "round_robin",
-		"static-rr":         "round_robin",
-		"rr":                "round_robin",
-		"wrr":               "weighted_round_robin",
-		"leastconn":         "least_conn",
-		"least_connections": "least_conn",
-		"least_request":     "least_conn",
-		"source":            "ip_hash",
-		"source_hash":       "ip_hash",
-		"ring_hash":         "hash",
-		"power_of_two":      "random",
-	}
-)
-
 // declaredUpstream is an upstream with the places its parts were written at.
 type declaredUpstream struct {
 	conf.Upstream
-	nameAt  hcl.Range
-	servers []declaredServer
-	named   map[string]int // index of the first server of each name
+	nameAt, congestionAt hcl.Range
+	balance              *body // nil = none in the file
+	servers              []declaredServer
+	named                map[string]int // index of the first server of each name
 }
 
 func (d *decoder) upstream(b *body) {
@@ -72,34 +42,16 @@ func (d *decoder) upstream(b *body) {
 			}
 		}
 	}
-	u := declaredUpstream{Upstream: conf.NewUpstream(name), nameAt: b.labelAt, named: map[string]int{}}
+	u := declaredUpstream{Upstream: conf.NewUpstream(name), nameAt: b.labelAt, congestionAt: b.valueRange("congestion"), named: map[string]int{}}
 	d.congestion(b, &u.Congestion)
-	if m := b.one(balanceBlock); m != nil {
-		d.method(m, &u.Balance)
-	}
 	for _, s := range b.each(serverBlock) {
 		d.server(s, &u)
 	}
+	if m := b.one(balanceBlock); m != nil {
+		d.balance(m, &u)
+	}
 	d.checkServers(b, &u)
 	d.upstreams = append(d.upstreams, u)
-}
-
-func (d *decoder) method(b *body, into *string) {
-	name := b.label
-	if ours, ok := foreignMethods[name]; ok {
-		d.errorf(b.labelAt, fmt.Sprintf("unknown balancing method %q", name), "It is called %q here.%s", ours, laterSuffix(ours, laterMethods))
-		return
-	}
-	switch near := nearest(name, append(methods[:len(methods):len(methods)], laterMethods...)); {
-	case contains(methods, name):
-		*into = name
-	case contains(laterMethods, name):
-		d.notBuilt(b.labelAt, name, "among the balancing methods")
-	case near != "":
-		d.errorf(b.labelAt, fmt.Sprintf("unknown balancing method %q", name), "Write %q.%s", near, laterSuffix(near, laterMethods))
-	default:
-		d.errorf(b.labelAt, fmt.Sprintf("unknown balancing method %q", name), "Write %s.", oneOf(methods))
-	}
 }
 
 // checkServers refuses what nginx refuses too: an upstream that has nothing to

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
 )
 
 // words is the walk over the names of a file: is each word known where it
@@ -31,7 +32,7 @@ func (w *words) body(schema *block, b *hclsyntax.Body, in scope) {
 			delete(b.Attributes, a.Name)
 			continue
 		}
-		if !w.expression(a.Expr, schema.attr(a.Name), in) {
+		if !w.attributeValue(a, schema.attr(a.Name), in) {
 			w.spoilt[a.NameRange.Start.Byte] = true
 		}
 	}
@@ -60,7 +61,16 @@ func (w *words) attribute(schema *block, a *hclsyntax.Attribute) bool {
 	if c := schema.block(a.Name); c != nil {
 		header := strings.TrimSuffix(strings.TrimSuffix(c.header, "{}"), "{")
 		example := c.header + " ... }"
-		if text, ok := literal(a.Expr); ok && c.label != "" {
+		if c == udpBlock {
+			w.errorf(a.NameRange, "udp is a block", `It has no equals sign. Write protocol = "udp" for a UDP listener; its settings stand in udp { ... }`)
+			return false
+		}
+		text, ok := literal(a.Expr)
+		if m, example := translateMethod(text); ok && c == balanceBlock && m != nil {
+			w.errorf(a.NameRange, "balance is a block", "It has no equals sign. %s", example)
+			return false
+		}
+		if ok && c.label != "" {
 			example = fmt.Sprintf("%s %s { ... }", c.name, quote(text))
 			if len(c.attrs) == 0 {
 				example = fmt.Sprintf("%s %s {}", c.name, quote(text))
@@ -71,8 +81,7 @@ func (w *words) attribute(schema *block, a *hclsyntax.Attribute) bool {
 		w.errorf(a.NameRange, fmt.Sprintf("%s is a block", a.Name), "It has no equals sign: write %s", example)
 		return false
 	}
-	value, _ := literal(a.Expr)
-	w.unknown(schema, a.Name, value, a.NameRange)
+	w.unknown(schema, a.Name, literalText(a.Expr), a.NameRange)
 	return false
 }
 
@@ -256,7 +265,7 @@ func (w *words) unknown(schema *block, word, value string, at hcl.Range) {
 // advice says what to write for an unknown word, best guess first: a word that
 // has its home in another block, one of another program's, a misspelt one.
 func (w *words) advice(schema *block, word, value string) string {
-	normal := strings.ToLower(strings.ReplaceAll(word, "-", "_"))
+	normal := normalized(word)
 	valid := append(schema.words(), schema.later...)
 	if near := nearest(word, valid); near != "" && distance(word, near) <= 1 {
 		return written(schema, near)
@@ -316,6 +325,25 @@ func literal(e hclsyntax.Expression) (string, bool) {
 	return "", false
 }
 
+// literalText returns the text of an expression that is a string or a number
+// and nothing else, or "".
+func literalText(e hclsyntax.Expression) string {
+	if l, ok := e.(*hclsyntax.LiteralValueExpr); ok && l.Val.IsKnown() && !l.Val.IsNull() && l.Val.Type() == cty.Number {
+		return l.Val.AsBigFloat().Text('f', -1)
+	}
+	text, _ := literal(e)
+	return text
+}
+
+// attributeValue checks what the value of an attribute refers to and reports
+// whether it can be evaluated. schema is nil in blocks that hold any attribute.
+func (w *words) attributeValue(a *hclsyntax.Attribute, schema *attribute, in scope) bool {
+	if schema != nil && schema.kind == kindTemplate {
+		return w.template(a, schema, in)
+	}
+	return w.expression(a.Expr, schema, in)
+}
+
 // expression checks what an expression refers to and reports whether it can be
 // evaluated. a is the attribute it is the value of, or nil.
 func (w *words) expression(e hclsyntax.Expression, a *attribute, in scope) bool {
@@ -371,6 +399,11 @@ func (w *words) reference(t hcl.Traversal, whole bool, a *attribute, in scope) b
 			return false
 		}
 		return true
+	}
+	inList := whole && a != nil && a.kind == kindList // the fields of log lines are strings
+	if isVariable(root) && len(t) == 1 && !inList {
+		w.misplaced(root, at, whole, a)
+		return false
 	}
 	if len(t) > 1 || !whole {
 		w.errorf(at, fmt.Sprintf("unknown name %q", root), "%s", w.nameHint(t, in))

@@ -1,14 +1,10 @@
 worker {
   steering = "none"
 }
-log {
-  decisions = "off"
-}
 admin {
   listen = "unix:/run/weir/admin.sock"
 }
 upstream "db" {
-  balance "least_conn" {}
   server "10.0.0.1:5432" { slow_start = "30s" }
   health_check "postgres" {
     interval = "1s"
@@ -16,7 +12,7 @@ upstream "db" {
 }
 listener "db" {
   listen   = ["0.0.0.0:5432"]
-  protocol = "udp"
+  profile  = "dns"
   route {
     upstream = "db"
   }

@@ -5,10 +5,11 @@ worker {
 }
 
 log {
-  level  = "warn"
-  format = "json"
-  access = "/var/log/weir/access.log"
-  fields = ["time", "remote_addr", "remote_port", "status", "upstream_first_byte_time"]
+  level     = "warn"
+  format    = "json"
+  access    = "/var/log/weir/access.log"
+  decisions = "failures"
+  fields    = ["time", "remote_addr", "remote_port", "status", "upstream_first_byte_time"]
 }
 
 upstream "orders" {
@@ -47,5 +48,23 @@ listener "orders" {
   next_upstream {
     tries   = 3
     timeout = "10s"
+  }
+}
+
+upstream "names" {
+  server "10.0.0.53:53" {}
+}
+
+listener "names" {
+  listen   = ["0.0.0.0:53"]
+  protocol = "udp"
+  upstream = "names"
+
+  udp {
+    idle_timeout = "30s"
+    requests     = 100
+    responses    = 1
+    max_sessions = 1000
+    quarantine   = "5s"
   }
 }

@@ -1,0 +1,40 @@
+upstream "a" {
+  balance "hash" {
+    key = $remote_addr
+  }
+
+  server "10.0.0.1:80" {}
+  server "10.0.0.2:80" {}
+}
+
+upstream "b" {
+  balance "hash" {
+    key = remote_addr;
+  }
+
+  server "10.0.0.1:80" {}
+  server "10.0.0.2:80" {}
+}
+
+upstream "c" {
+  balance "hash" {
+    key = "${remote_addr}";
+  }
+
+  server "10.0.0.1:80" {}
+  server "10.0.0.2:80" {}
+}
+
+upstream "d" {
+  balance "hash" {
+    key remote_addr
+  }
+
+  server "10.0.0.1:80" {}
+  server "10.0.0.2:80" {}
+}
+
+listener "a" {
+  listen   = ["127.0.0.1:1000"]
+  upstream = "a"
+}

@@ -1,0 +1,14 @@
+log {
+  decisions = "failure"
+}
+upstream "a" {
+  balance "round_robin" {}
+
+  server "10.0.0.1:80" {}
+  server "10.0.0.2:80" {}
+}
+
+listener "a" {
+  listen   = ["127.0.0.1:1000"]
+  upstream = "a"
+}

@@ -1,0 +1,14 @@
+upstream "a" {
+  balance "least_time" {
+    time     = "last_byte"
+    inflight = true
+  }
+
+  server "10.0.0.1:80" {}
+  server "10.0.0.2:80" {}
+}
+
+listener "a" {
+  listen   = ["127.0.0.1:1000"]
+  upstream = "a"
+}
