@@ -8,6 +8,11 @@
 // its attempts it keeps an [Attempts] value, which it may drop once connected.
 // The rules are nginx's stream module's, whose functions are named at each.
 //
+// [Group.Explain], [Group.Inspect] and [Group.ExplainFailure] tell what Pick and
+// Release do: a [Decision] holds every peer with its figures and the reason why
+// it was picked or left out, a [Failure] what an attempt cost its peer. Both put
+// themselves into a sentence for people (sentence.go).
+//
 // Units: instants are clock.Time; failure windows compare whole seconds of it.
 // Byte and session counters only grow.
 //

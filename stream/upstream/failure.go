@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"time"
+
 	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/internal/clock"
 )
@@ -16,17 +18,83 @@ const (
 )
 
 // Connected notes that the session's connection to p stands
-// (ngx_stream_upstream_notify_round_robin_peer).
-func (g *Group) Connected(p *Peer) {
+// (ngx_stream_upstream_notify_round_robin_peer), took after the pick.
+func (g *Group) Connected(p *Peer, took time.Duration, now clock.Time) {
 	g.mu.Lock()
 	p.succeedLocked()
+	if t := g.timed[p.tier]; t != nil {
+		t.Connected(&p.balance, millis(took), balance.Millis(now.Millis()))
+	}
 	g.mu.Unlock()
 }
 
+// WantsFirstByte reports whether FirstByte does anything.
+func (g *Group) WantsFirstByte() bool { return g.timed[primary] != nil }
+
+// FirstByte notes that the peer's first byte, or its end of input without one,
+// came took after the pick.
+func (g *Group) FirstByte(p *Peer, took time.Duration, now clock.Time) {
+	if t := g.timed[p.tier]; t != nil {
+		g.mu.Lock()
+		t.FirstByte(&p.balance, millis(took), balance.Millis(now.Millis()))
+		g.mu.Unlock()
+	}
+}
+
+// Answered notes that the first answer of a UDP peer came, took after the
+// pick. Its failures are forgiven at Release only, as in nginx.
+func (g *Group) Answered(p *Peer, took time.Duration, now clock.Time) {
+	if t := g.timed[p.tier]; t != nil {
+		g.mu.Lock()
+		t.Connected(&p.balance, 0, balance.Millis(now.Millis()))
+		t.FirstByte(&p.balance, millis(took), balance.Millis(now.Millis()))
+		g.mu.Unlock()
+	}
+}
+
+// Took is what a session has measured of its use of a peer, each from the pick
+// on; negative = it did not come to that.
+type Took struct {
+	Connect, FirstByte time.Duration
+	Whole              time.Duration // until now
+}
+
 // Release gives p back (ngx_stream_upstream_free_round_robin_peer_locked).
-func (g *Group) Release(p *Peer, o Outcome, now clock.Time) {
+func (g *Group) Release(p *Peer, o Outcome, took Took, now clock.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.releaseLocked(p, o, took, now)
+}
+
+// Failure is a failed attempt and what it has left of its peer.
+type Failure struct {
+	Peer        *Peer
+	Charged     bool // it counts against the peer
+	Only        bool // no failure does, since the peer is the upstream's only one
+	Fails       int
+	MaxFails    int
+	Weight      int
+	Before      int // effective weight before the attempt was charged
+	After       int // and after it
+	Unavailable bool
+	Until       balance.Seconds // first instant at which it is tried again, if unavailable
+}
+
+// ExplainFailure gives p back as Release does, after a failed attempt, and
+// tells what that has left of it. Nobody comes between the two. It allocates.
+func (g *Group) ExplainFailure(p *Peer, o Outcome, took Took, now clock.Time) *Failure {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := &p.balance
+	f := &Failure{Peer: p, Charged: o == Failed && !g.single, Only: g.single, Before: b.Effective}
+	g.releaseLocked(p, o, took, now)
+	f.Fails, f.MaxFails, f.Weight, f.After = b.Fails, b.MaxFails, b.Weight, b.Effective
+	f.Unavailable = !b.Available(balance.Seconds(now.Seconds()))
+	f.Until = b.Checked + b.FailTimeout + 1
+	return f
+}
+
+func (g *Group) releaseLocked(p *Peer, o Outcome, took Took, now clock.Time) {
 	p.balance.Conns--
 	switch {
 	case g.single:
@@ -36,6 +104,17 @@ func (g *Group) Release(p *Peer, o Outcome, now clock.Time) {
 	default:
 		p.succeedLocked()
 	}
+	if t := g.timed[p.tier]; t != nil {
+		times := balance.Times{balance.Connect: millis(took.Connect), balance.FirstByte: millis(took.FirstByte), balance.LastByte: millis(took.Whole)}
+		t.Released(&p.balance, balance.Use{Took: times, Failed: o == Failed}, balance.Millis(now.Millis()))
+	}
+}
+
+func millis(d time.Duration) balance.Millis {
+	if d < 0 {
+		return balance.None
+	}
+	return balance.Millis(d.Milliseconds())
 }
 
 // Again counts an attempt that did not succeed and reports whether the session

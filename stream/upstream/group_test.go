@@ -23,7 +23,7 @@ func newTestGroup(tb testing.TB, peers int, edit func(i int, s *conf.Server)) *G
 		}
 		list = append(list, newPeer(&s, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Address.Port), 1))
 	}
-	g, err := NewGroup(&u, list)
+	g, err := NewGroup(&u, list, 1)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestStates(t *testing.T) {
 	if state(0) != Up {
 		t.Fatalf("a peer in use is %v", state(0))
 	}
-	g.Release(p, Failed, now.Now())
+	g.Release(p, Failed, Took{}, now.Now())
 	if state(0) != Unavailable {
 		t.Errorf("after max_fails failures it is %v", state(0))
 	}
@@ -70,7 +70,7 @@ func TestStates(t *testing.T) {
 	if q != p {
 		t.Fatalf("after fail_timeout %v was picked", q)
 	}
-	g.Connected(q)
+	g.Connected(q, 0, clock.Now())
 	if state(0) != Up {
 		t.Errorf("after a success it is %v", state(0))
 	}
@@ -100,7 +100,7 @@ func TestTriesAndTimeoutBoundTheWalk(t *testing.T) {
 			}
 			n++
 			now.Advance(c.step)
-			g.Release(p, Failed, now.Now())
+			g.Release(p, Failed, Took{}, now.Now())
 			if !a.Again(now.Now()) {
 				break
 			}
@@ -123,16 +123,16 @@ func TestMaxConnsHoldsUnderContention(t *testing.T) {
 			for i := range 20_000 {
 				g.Begin(&a, Limits{}, clock.Now())
 				if p := g.Pick(&a, clock.Now()); p != nil {
-					g.Connected(p)
+					g.Connected(p, 0, clock.Now())
 					held = append(held, p)
 				}
 				if len(held) > i%11 {
-					g.Release(held[0], Succeeded, clock.Now())
+					g.Release(held[0], Succeeded, Took{}, clock.Now())
 					held = held[1:]
 				}
 			}
 			for _, p := range held {
-				g.Release(p, Succeeded, clock.Now())
+				g.Release(p, Succeeded, Took{}, clock.Now())
 			}
 		})
 	}
@@ -165,8 +165,8 @@ func TestPickAllocatesNothing(t *testing.T) {
 		session := func() {
 			g.Begin(&a, Limits{}, now)
 			p := g.Pick(&a, now)
-			g.Connected(p)
-			g.Release(p, Succeeded, now)
+			g.Connected(p, 0, clock.Now())
+			g.Release(p, Succeeded, Took{}, now)
 		}
 		session()
 		if n := testing.AllocsPerRun(100, session); n != 0 {
@@ -185,8 +185,8 @@ func BenchmarkPick(b *testing.B) {
 			for b.Loop() {
 				g.Begin(&a, Limits{}, now)
 				p := g.Pick(&a, now)
-				g.Connected(p)
-				g.Release(p, Succeeded, now)
+				g.Connected(p, 0, clock.Now())
+				g.Release(p, Succeeded, Took{}, now)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/balance"
@@ -17,6 +18,9 @@ type Peer struct {
 	Backup     bool
 	Stats      []stats.Peer // one for each worker, written by that worker only
 	addrString string
+	tier       int // set by NewGroup
+
+	down atomic.Bool // the operator's word, for sessions that look between picks
 
 	// guarded by the group's mutex
 	balance balance.Peer
@@ -29,6 +33,9 @@ func (p *Peer) String() string { return p.addrString }
 // IsUnix reports whether the peer is a unix socket.
 func (p *Peer) IsUnix() bool { return p.Path != "" }
 
+// IsDown reports whether the operator has set the peer down.
+func (p *Peer) IsDown() bool { return p.down.Load() }
+
 func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
 	p := &Peer{
 		Name:   s.Name,
@@ -37,17 +44,22 @@ func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
 		Backup: s.Backup,
 		Stats:  make([]stats.Peer, workers),
 		balance: balance.Peer{
+			Server:      s.Address.String(),
 			Weight:      s.Weight,
 			Effective:   s.Weight,
 			MaxFails:    s.MaxFails,
 			FailTimeout: balance.Seconds(s.FailTimeout.Seconds()),
 			MaxConns:    s.MaxConns,
-			Down:        s.Down,
 		},
 	}
 	p.addrString = addr.String()
 	if p.IsUnix() {
 		p.addrString = s.Address.String()
+	}
+	p.balance.Address = p.addrString
+	if s.Down {
+		p.balance.Admin = balance.Down
+		p.down.Store(true)
 	}
 	return p
 }
@@ -70,21 +82,24 @@ type State uint8
 // The states of a peer.
 const (
 	Up          State = iota
-	Down              // by the configuration
+	Down              // by the operator
+	Draining          // by the operator: no new sessions
 	Unavailable       // by max_fails and fail_timeout
 	Trial             // fail_timeout is over; one session will find out
 	Full              // at max_conns
 )
 
-var stateNames = [...]string{Up: "up", Down: "down", Unavailable: "unavailable", Trial: "on trial", Full: "full"}
+var stateNames = [...]string{Up: "up", Down: "down", Draining: "draining", Unavailable: "unavailable", Trial: "on trial", Full: "full"}
 
 // String returns the state's name in lower case.
 func (s State) String() string { return stateNames[s] }
 
 func (p *Peer) stateLocked(now balance.Seconds) State {
 	switch {
-	case p.balance.Down:
+	case p.balance.Admin == balance.Down:
 		return Down
+	case p.balance.Admin == balance.Drain:
+		return Draining
 	case !p.balance.Available(now):
 		return Unavailable
 	case p.balance.Full():

@@ -1,0 +1,84 @@
+package upstream
+
+import (
+	"slices"
+
+	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/internal/clock"
+)
+
+// onlyServer decides where there is nothing to decide.
+const onlyServer = "the only server"
+
+// Decision is a pick with its reasons. It belongs to whoever asked for it.
+type Decision struct {
+	Upstream   string
+	Method     string
+	Attempt    int   // of the session, from 1
+	Peer       *Peer // nil = nobody was eligible
+	Candidates []Candidate
+	By         string // what decided; "" = current weight
+	Tied       int    // peers that were equal by that and told apart by current weight; 0 = no tie
+	Fallback   string // why round robin decided in the end; "" = it did not have to
+	Key        string // of keyed methods
+	Probes     []Probe
+	Backup     bool // the session has moved to the backup tier
+}
+
+// Candidate is one peer in a Decision.
+type Candidate struct {
+	Peer *Peer
+	balance.Candidate
+}
+
+// Probe is one step of a keyed method's search or of a draw.
+type Probe struct {
+	Peer *Peer
+	balance.Probe
+}
+
+// Explain picks as Pick does and tells how the choice came about. It
+// allocates.
+func (g *Group) Explain(a *Attempts, now clock.Time) (*Peer, *Decision) {
+	d := &Decision{Upstream: g.Name, Method: g.Method, Attempt: len(a.tried) + 1}
+	d.Peer = g.pick(a, now, d)
+	d.Backup = a.tier == backup
+	return d.Peer, d
+}
+
+// Inspect tells why nobody was picked for a session, after Pick returned nil.
+func (g *Group) Inspect(a *Attempts, now clock.Time) *Decision {
+	d := &Decision{Upstream: g.Name, Method: g.Method, Attempt: len(a.tried) + 1, Backup: a.tier == backup}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	seconds := balance.Seconds(now.Seconds())
+	if a.tier == backup {
+		g.tellPrimariesLocked(a, seconds, d)
+	}
+	d.add(g.peers[a.tier], balance.Inspect(g.state[a.tier], &a.selection, seconds))
+	return d
+}
+
+// tellPrimariesLocked tells of the primaries that a session has left behind for
+// the backups. Its tried bits speak of the backups by now.
+func (g *Group) tellPrimariesLocked(a *Attempts, now balance.Seconds, d *Decision) {
+	var none balance.Selection
+	none.Grow(len(g.peers[primary]))
+	d.add(g.peers[primary], balance.Inspect(g.state[primary], &none, now))
+	for i := range d.Candidates {
+		if slices.Contains(a.tried, d.Candidates[i].Peer) {
+			d.Candidates[i].Left = balance.LeftTried
+		}
+	}
+}
+
+// add takes in how the pick went in one tier.
+func (d *Decision) add(peers []*Peer, e *balance.Explanation) {
+	for i, c := range e.Candidates {
+		d.Candidates = append(d.Candidates, Candidate{peers[i], c})
+	}
+	for _, p := range e.Probes {
+		d.Probes = append(d.Probes, Probe{peers[p.Peer], p})
+	}
+	d.By, d.Tied, d.Fallback, d.Key = e.By, e.Tied, e.Fallback, e.Key
+}
