@@ -1,0 +1,82 @@
+package decisions
+
+import (
+	"fmt"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// Record is one thing to tell of a session: a pick or a failed attempt.
+type Record struct {
+	At       clock.Time
+	Listener string
+	Upstream string
+	Session  uint64 // serial number
+	Client   sys.Endpoint
+	Attempt  int // of the session, from 1
+
+	Decision *upstream.Decision // a pick, or
+	Failure  *upstream.Failure  // a failed attempt
+
+	Cause   Cause // of the failure
+	Timeout time.Duration
+}
+
+// Cause is why an attempt failed: an errno, or one of the causes below.
+type Cause uint32
+
+// The causes that are no errno.
+const (
+	NoFailure Cause = 0
+	TimedOut  Cause = 1 << 16 // connect_timeout
+	ToItself  Cause = 2 << 16 // the socket was connected to itself
+	NoAnswer  Cause = 3 << 16 // UDP: udp.idle_timeout
+	Refused   Cause = 4 << 16 // UDP: ICMP port unreachable
+)
+
+// sentence tells the record to a person, and says how loud.
+func (r *Record) sentence() (slog.Level, string) {
+	at := hour(r.At)
+	switch {
+	case r.Failure != nil:
+		what := "connecting to"
+		if r.Cause == NoAnswer || r.Cause == Refused {
+			what = "asking"
+		}
+		return slog.LevelWarn, r.Failure.Sentence(what, r.cause(), at)
+	case r.Decision.Peer == nil:
+		return slog.LevelWarn, r.Decision.Sentence(at)
+	}
+	return slog.LevelInfo, r.Decision.Sentence(at)
+}
+
+// cause tells the cause to a person.
+func (r *Record) cause() string {
+	switch r.Cause {
+	case TimedOut:
+		return fmt.Sprintf("no answer within %s (connect_timeout)", conf.FormatDuration(r.Timeout))
+	case NoAnswer:
+		return fmt.Sprintf("fewer answers than expected within %s (udp.idle_timeout)", conf.FormatDuration(r.Timeout))
+	case Refused:
+		return "nobody listens there (ICMP port unreachable)"
+	case ToItself:
+		return "the socket was connected to itself, as nobody listens there"
+	case Cause(syscall.EADDRNOTAVAIL):
+		return "this machine has no address or port left to connect from"
+	}
+	return syscall.Errno(r.Cause).Error()
+}
+
+// client returns the client's address as the access log writes it.
+func (r *Record) client() string {
+	if r.Client.IsUnix() {
+		return "unix:"
+	}
+	return r.Client.AddrPort().String()
+}

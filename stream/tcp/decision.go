@@ -1,0 +1,47 @@
+package tcp
+
+import (
+	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// This file has the reasons behind picks and failures told to the operator who
+// asked for them. For the others it costs a test for nil.
+
+// pick picks the peer of the session's next attempt.
+func (w *Worker) pick(s *session) *upstream.Peer {
+	g, now, log := s.listener.Group, w.Loop.Now(), w.opt.Decisions
+	if log == nil {
+		return g.Pick(s.attempts, now)
+	}
+	if log.All() || s.tries > 0 {
+		p, why := g.Explain(s.attempts, now)
+		w.tell(s, decisions.Record{Decision: why, Attempt: why.Attempt})
+		return p
+	}
+	p := g.Pick(s.attempts, now)
+	if p == nil {
+		why := g.Inspect(s.attempts, now)
+		w.tell(s, decisions.Record{Decision: why, Attempt: why.Attempt})
+	}
+	return p
+}
+
+// giveBack gives the session's peer back, after a failed attempt if there is a
+// cause.
+func (w *Worker) giveBack(s *session, o upstream.Outcome, cause decisions.Cause) {
+	g, now := s.listener.Group, w.Loop.Now()
+	if w.opt.Decisions == nil || cause == decisions.NoFailure {
+		g.Release(s.peer, o, s.took(now), now)
+		return
+	}
+	f := g.ExplainFailure(s.peer, o, s.took(now), now)
+	w.tell(s, decisions.Record{Failure: f, Cause: cause, Attempt: int(s.tries), Timeout: s.listener.ConnectTimeout})
+}
+
+// tell hands a record over, with what is known of its session.
+func (w *Worker) tell(s *session, r decisions.Record) {
+	r.At, r.Session, r.Client = w.Loop.Now(), s.serial, s.client
+	r.Listener, r.Upstream = s.listener.Name, s.listener.Group.Name
+	w.opt.Decisions.Put(r)
+}
