@@ -18,15 +18,18 @@ const module = "github.com/weirlb/weir/"
 // modules it may import, besides the standard library. A package that is not
 // listed fails the test: say where it belongs.
 var allowed = map[string][]string{
-	"cmd/weir":              {"conf", "conf/hclfile", "stream", "stream/stats", "stream/upstream", sysunix},
+	"cmd/weir":              {"conf", "conf/hclfile", "stream", "stream/simulate", "stream/stats", "stream/upstream", sysunix},
 	"conf":                  {},
 	"conf/hclfile":          {"conf"}, // a config check opens no socket
 	"stream":                {"conf", "stream/...", sysunix},
 	"stream/balance":        {}, // pure: no fds, locks, clock or configuration
 	"stream/upstream":       {"conf", "stream/balance", "stream/stats", clockPkg},
+	"stream/simulate":       {"conf", "stream/balance", "stream/upstream", clockPkg},
 	"stream/loop":           {sysPkg, clockPkg, sysunix}, // no TCP, UDP or peers
-	"stream/tcp":            {"conf", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
+	"stream/udp":            {"conf", "stream/loop", "stream/upstream", "stream/decisions", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
+	"stream/tcp":            {"conf", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", sysPkg, clockPkg, sysunix},
 	"stream/accesslog":      {"conf", "stream/stats", sysPkg, clockPkg},
+	"stream/decisions":      {"conf", "stream/balance", "stream/upstream", sysPkg, clockPkg},
 	"stream/stats":          {},
 	"stream/internal/sys":   {sysunix},
 	"stream/internal/clock": {},

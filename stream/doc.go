@@ -8,6 +8,7 @@
 //	the connection is accepted, if there is room               tcp/worker.go
 //	a peer is picked, and the next one if it fails             tcp/session.go, upstream/group.go, balance/
 //	what a failure costs the peer                              upstream/failure.go
+//	why it was that peer is told, if the operator asked        tcp/decision.go, upstream/decision.go, decisions/
 //	bytes move: small ones copied, big ones spliced            tcp/session.go, tcp/pipe.go
 //	ends and resets are passed on, deadlines kept              tcp/session.go, loop/wheel.go
 //	one log line is written                                    accesslog/

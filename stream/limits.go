@@ -13,12 +13,15 @@ const (
 	// maxPipesPerWorker bounds the memory of pipes: 1 MiB each at worst.
 	maxPipesPerWorker = 1024
 	minPipesPerWorker = 4
+	// maxPooledPerWorker bounds the idle UDP sockets to peers.
+	maxPooledPerWorker = 8192
 )
 
 // limits are what the process may use, derived from RLIMIT_NOFILE.
 type limits struct {
 	sessions int // over all workers
 	pipes    int // for each worker
+	pooled   int // idle UDP sockets, for each worker
 }
 
 // fdLimit returns RLIMIT_NOFILE, which the Go runtime has raised to the hard
@@ -32,7 +35,8 @@ func fdLimit() (uint64, error) {
 }
 
 // planLimits shares out descriptors: a session takes two, a pipe takes two, a
-// fortieth is for pipes. wanted sessions of 0 means as many as there is room
+// fortieth is for pipes. A UDP session takes one; the other one it counts for
+// is for an idle socket. wanted sessions of 0 means as many as there is room
 // for; more than that is an error, not a silent cap.
 func planLimits(nofile uint64, workers, listening, wanted int) (limits, error) {
 	fixed := reservedFDs + 3*workers + listening
@@ -50,5 +54,5 @@ func planLimits(nofile uint64, workers, listening, wanted int) (limits, error) {
 	if wanted > 0 {
 		room = wanted
 	}
-	return limits{sessions: room, pipes: pipes}, nil
+	return limits{sessions: room, pipes: pipes, pooled: min(room/workers, maxPooledPerWorker)}, nil
 }

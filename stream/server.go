@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -11,12 +12,16 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
+	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/tcp"
+	"github.com/weirlb/weir/stream/udp"
 	"github.com/weirlb/weir/stream/upstream"
 )
 
@@ -33,11 +38,13 @@ type Server struct {
 	logger    *slog.Logger
 	groups    []*upstream.Group
 	listeners []*tcp.Listener
+	datagrams []*udp.Listener
 	bound     []Bound
-	workers   []*tcp.Worker
+	workers   []*worker
 	counters  []*stats.Worker
 	room      *tcp.Room
 	log       *accesslog.Writer
+	decisions *decisions.Writer
 	shared    []int32  // listening unix sockets, which all workers accept from
 	unlink    []string // their paths
 	notices   chan notice
@@ -52,6 +59,7 @@ type Server struct {
 // Bound is an address that a listener accepts on.
 type Bound struct {
 	Listener string
+	Protocol conf.Protocol
 	Addr     conf.Address
 }
 
@@ -65,9 +73,8 @@ type notice struct {
 // worker never waits for a log.
 const noticesWaiting = 64
 
-// Start resolves names, opens the listening sockets and the access log, and
-// starts the workers. ctx bounds the name resolution. On error nothing is left
-// open.
+// Start resolves names, opens the listening sockets and the logs, and starts
+// the workers. ctx bounds the name resolution. On error nothing is left open.
 func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) {
 	s := &Server{logger: opt.Logger, notices: make(chan notice, noticesWaiting)}
 	if s.logger == nil {
@@ -99,23 +106,37 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 	if s.log, err = accesslog.Open(&cfg.Log, workers, s.logger); err != nil {
 		return nil, err
 	}
+	s.decisions = decisions.Open(&cfg.Log, s.logger)
 	for id := range workers {
 		s.counters = append(s.counters, new(stats.Worker))
-		w, err := tcp.NewWorker(tcp.Options{
+		w, err := newWorker(id, workers)
+		if err != nil {
+			return nil, err
+		}
+		w.tcp = tcp.NewWorker(w.loop, tcp.Options{
 			ID:            id,
 			Workers:       workers,
-			Clock:         clock.Now,
 			Room:          s.room,
 			Pipes:         lim.pipes,
 			Relay:         opt.Relay,
 			Stats:         s.counters[id],
+			Serial:        w.nextSerial,
 			Log:           s.log.Ring(id),
 			LogServerAddr: s.log.Wants(conf.VarServerAddr, conf.VarServerPort),
+			Decisions:     s.decisions,
 			Notify:        s.notify,
 		})
-		if err != nil {
-			return nil, err
-		}
+		w.udp = udp.NewWorker(w.loop, udp.Options{
+			ID:            id,
+			Room:          s.room,
+			Pooled:        lim.pooled,
+			Stats:         s.counters[id],
+			Serial:        w.nextSerial,
+			Log:           s.log.Ring(id),
+			LogServerAddr: s.log.Wants(conf.VarServerAddr, conf.VarServerPort),
+			Decisions:     s.decisions,
+			Timer:         tcp.ForeignTimer,
+		})
 		s.workers = append(s.workers, w)
 	}
 	if err := s.listen(cfg); err != nil {
@@ -144,7 +165,7 @@ func (s *Server) build(ctx context.Context, cfg *conf.Config, workers int, looku
 		if err := checkCongestion(u.Congestion); err != nil {
 			return fmt.Errorf("upstream %q: %w", u.Name, err)
 		}
-		g, err := upstream.NewGroup(u, peers)
+		g, err := upstream.NewGroup(u, peers, rand.Uint64())
 		if err != nil {
 			return err
 		}
@@ -156,7 +177,11 @@ func (s *Server) build(ctx context.Context, cfg *conf.Config, workers int, looku
 		if g == nil {
 			return fmt.Errorf("build listener %q: no upstream %q", l.Name, l.Upstream)
 		}
-		s.listeners = append(s.listeners, tcp.NewListener(l, g))
+		if l.Protocol == conf.UDP {
+			s.datagrams = append(s.datagrams, udp.NewListener(l, g, workers))
+		} else {
+			s.listeners = append(s.listeners, tcp.NewListener(l, g))
+		}
 	}
 	return nil
 }
@@ -190,11 +215,22 @@ func (s *Server) plan(cfg *conf.Config, workers int) (limits, error) {
 
 // listen opens every listening socket and gives it to its workers.
 func (s *Server) listen(cfg *conf.Config) error {
+	tcps, udps := s.listeners, s.datagrams
 	for i := range cfg.Listeners {
-		l := s.listeners[i]
-		for _, a := range cfg.Listeners[i].Listen {
-			if err := s.listenOn(l, a); err != nil {
-				return fmt.Errorf("listener %q: %w", l.Name, err)
+		c := &cfg.Listeners[i]
+		var on func(conf.Address) error
+		if c.Protocol == conf.UDP {
+			l := udps[0]
+			udps = udps[1:]
+			on = func(a conf.Address) error { return s.receiveOn(l, a) }
+		} else {
+			l := tcps[0]
+			tcps = tcps[1:]
+			on = func(a conf.Address) error { return s.listenOn(l, a) }
+		}
+		for _, a := range c.Listen {
+			if err := on(a); err != nil {
+				return fmt.Errorf("listener %q: %w", c.Name, err)
 			}
 		}
 	}
@@ -209,33 +245,50 @@ func (s *Server) listenOn(l *tcp.Listener, a conf.Address) error {
 		}
 		s.shared = append(s.shared, fd)
 		s.unlink = append(s.unlink, a.Path)
-		s.bound = append(s.bound, Bound{l.Name, a})
+		s.bound = append(s.bound, Bound{l.Name, conf.TCP, a})
 		for _, w := range s.workers {
-			if errno := w.Serve(l, fd, true); errno != 0 {
+			if errno := w.tcp.Serve(l, fd, true); errno != 0 {
 				return fmt.Errorf("watch %s: %w", a, errno)
 			}
 		}
 		return nil
 	}
+	a, err := s.openForAll(a, l.Listen, func(w *worker, fd int32) unix.Errno { return w.tcp.Serve(l, fd, false) })
+	if err == nil {
+		s.bound = append(s.bound, Bound{l.Name, conf.TCP, a})
+	}
+	return err
+}
+
+func (s *Server) receiveOn(l *udp.Listener, a conf.Address) error {
+	a, err := s.openForAll(a, l.Listen, func(w *worker, fd int32) unix.Errno { return w.udp.Serve(l, fd) })
+	if err == nil {
+		s.bound = append(s.bound, Bound{l.Name, conf.UDP, a})
+	}
+	return err
+}
+
+// openForAll gives every worker a listening socket of its own on the address,
+// and returns the address they are bound to.
+func (s *Server) openForAll(a conf.Address, listen func(conf.Address, bool) (int32, conf.Address, error), serve func(*worker, int32) unix.Errno) (conf.Address, error) {
 	// With SO_REUSEPORT a second weir, started by mistake, would silently take
-	// a share of the connections. A first socket without it finds out whether
-	// the address is free.
-	fd, a, err := l.Listen(a, false)
+	// a share of the clients. A first socket without it finds out whether the
+	// address is free.
+	fd, a, err := listen(a, false)
 	if err != nil {
-		return err
+		return a, err
 	}
 	sys.Close(fd)
 	for _, w := range s.workers {
-		fd, _, err := l.Listen(a, true)
+		fd, _, err := listen(a, true)
 		if err != nil {
-			return err
+			return a, err
 		}
-		if errno := w.Serve(l, fd, false); errno != 0 {
-			return fmt.Errorf("watch %s: %w", a, errno)
+		if errno := serve(w, fd); errno != 0 {
+			return a, fmt.Errorf("watch %s: %w", a, errno)
 		}
 	}
-	s.bound = append(s.bound, Bound{l.Name, a})
-	return nil
+	return a, nil
 }
 
 // run starts the workers' threads.
@@ -251,7 +304,7 @@ func (s *Server) run() {
 	for _, w := range s.workers {
 		s.running.Go(func() {
 			runtime.LockOSThread()
-			w.Loop.Run()
+			w.loop.Run()
 			runtime.UnlockOSThread()
 		})
 	}
@@ -297,8 +350,8 @@ func (s *Server) Drain() {
 		var done sync.WaitGroup
 		for _, w := range s.workers {
 			done.Add(1)
-			w.Loop.Mailbox.Post(func() {
-				w.Drain()
+			w.loop.Mailbox.Post(func() {
+				w.drain()
 				done.Done()
 			})
 		}
@@ -337,9 +390,9 @@ func (s *Server) Stop(ctx context.Context) (cut int) {
 		counts := make([]int, len(s.workers))
 		for i, w := range s.workers {
 			ended.Add(1)
-			w.Loop.Mailbox.Post(func() {
-				counts[i] = w.CloseAll(stats.Shutdown)
-				w.Loop.Stop()
+			w.loop.Mailbox.Post(func() {
+				counts[i] = w.closeAll(stats.Shutdown)
+				w.loop.Stop()
 				ended.Done()
 			})
 		}
@@ -356,12 +409,13 @@ func (s *Server) Stop(ctx context.Context) (cut int) {
 // closeAll closes everything. Preconditions: no worker runs.
 func (s *Server) closeAll() {
 	for _, w := range s.workers {
-		w.Close()
+		w.close()
 	}
 	s.closeShared()
 	if err := s.log.Close(); err != nil {
 		s.logger.Warn("close access log", "error", err)
 	}
+	s.decisions.Close()
 	close(s.notices)
 	s.noticed.Wait()
 }

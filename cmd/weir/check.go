@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/conf/hclfile"
 )
 
@@ -45,7 +44,8 @@ file is ` + defaultConfig + ` unless one is named.`,
 }
 
 func check(stdout, stderr io.Writer, path string) error {
-	c, warnings := loadConfig(stderr, path)
+	r := loadConfig(stderr, path)
+	c := r.Config
 	if c == nil {
 		return &exitError{code: exitFailed}
 	}
@@ -54,16 +54,19 @@ func check(stdout, stderr io.Writer, path string) error {
 		servers += len(u.Servers)
 	}
 	line := fmt.Sprintf("%s: ok, %s, %s, %s", path, count(len(c.Listeners), "listener"), count(len(c.Upstreams), "upstream"), count(servers, "server"))
-	if warnings > 0 {
-		line += ", " + count(warnings, "warning")
+	if n := r.Warnings(); n > 0 {
+		line += ", " + count(n, "warning")
 	}
 	fmt.Fprintln(stdout, line)
+	for _, note := range r.Notes() {
+		fmt.Fprintln(stdout, " ", note)
+	}
 	return nil
 }
 
 // loadConfig reads a configuration and writes what there is to say about it.
-// The configuration is nil if it can't be used.
-func loadConfig(stderr io.Writer, path string) (c *conf.Config, warnings int) {
+// The result's Config is nil if it can't be used.
+func loadConfig(stderr io.Writer, path string) *hclfile.Result {
 	r := hclfile.Load(path, hclfile.Options{Env: os.LookupEnv, Limits: readLimits()})
 	r.WriteDiagnostics(stderr, isColorTerminal(stderr))
 	if r.Config == nil {
@@ -71,7 +74,7 @@ func loadConfig(stderr io.Writer, path string) (c *conf.Config, warnings int) {
 			fmt.Fprintf(stderr, "\n%s: %s\n", path, count(n, "error"))
 		}
 	}
-	return r.Config, r.Warnings()
+	return r
 }
 
 func countErrors(diags hcl.Diagnostics) int {

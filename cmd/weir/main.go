@@ -68,6 +68,6 @@ func newRootCmd() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newRunCmd(), newDemoCmd(), newCheckCmd(), newFmtCmd(), newVersionCmd())
+	root.AddCommand(newRunCmd(), newDemoCmd(), newCheckCmd(), newFmtCmd(), newSimulateCmd(), newVersionCmd())
 	return root
 }

@@ -41,7 +41,7 @@ Exit codes: 0 stopped as asked; 1 cannot start; 2 bad command line;
 }
 
 func runFile(cmd *cobra.Command, path string) error {
-	cfg, _ := loadConfig(cmd.ErrOrStderr(), path)
+	cfg := loadConfig(cmd.ErrOrStderr(), path).Config
 	if cfg == nil {
 		return &exitError{code: exitFailed}
 	}
@@ -59,7 +59,7 @@ func runFile(cmd *cobra.Command, path string) error {
 		return failed(err)
 	}
 	for _, b := range server.Bound() {
-		logger.Info("listening", "listener", b.Listener, "address", b.Addr.String())
+		logger.Info("listening", "listener", b.Listener, "protocol", b.Protocol.String(), "address", b.Addr.String())
 	}
 	return serve(server, cfg.Worker.ShutdownTimeout, logger, signals)
 }

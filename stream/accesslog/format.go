@@ -31,7 +31,7 @@ var fields = map[conf.Variable]field{
 		return r.End.Wall().AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
 	}),
 	conf.VarListener:   text(func(b []byte, r *Record) []byte { return append(b, r.Listener...) }),
-	conf.VarProtocol:   text(func(b []byte, _ *Record) []byte { return append(b, "tcp"...) }),
+	conf.VarProtocol:   text(func(b []byte, r *Record) []byte { return append(b, r.Protocol.String()...) }),
 	conf.VarConnection: number(func(b []byte, r *Record) []byte { return strconv.AppendUint(b, r.Connection, 10) }),
 	conf.VarRemoteAddr: text(func(b []byte, r *Record) []byte { return appendAddr(b, &r.Client) }),
 	conf.VarRemotePort: number(func(b []byte, r *Record) []byte { return appendPort(b, &r.Client) }),

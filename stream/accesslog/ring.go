@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/stats"
@@ -15,6 +16,7 @@ const RingRecords = 4096
 
 // Record is what is known of a session at its end.
 type Record struct {
+	Protocol     conf.Protocol
 	Listener     string
 	Upstream     string
 	UpstreamAddr string // every attempted peer, ", " between them; "" = none

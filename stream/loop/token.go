@@ -5,10 +5,12 @@ type Kind uint8
 
 // The kinds of things that receive events.
 const (
-	kindMailbox  Kind = iota // the loop's own
-	kindTimer                // the loop's own
-	KindListener             // slot = number of the listening socket in its worker
-	KindSession              // slot and generation from a Slab
+	kindMailbox   Kind = iota // the loop's own
+	kindTimer                 // the loop's own
+	KindListener              // slot = number of the listening socket in its worker
+	KindSession               // slot and generation from a Slab
+	KindDatagrams             // as KindListener, of UDP
+	KindFlow                  // as KindSession, a UDP socket to a peer
 )
 
 // MaxSlots is how many slots of one kind a token can name.

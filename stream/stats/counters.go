@@ -15,6 +15,18 @@ type Worker struct {
 	SpliceFallbacks       atomic.Uint64 // times that a full-size pipe could not be had
 	Closed                [Reasons]atomic.Uint64
 
+	// UDP; datagrams, whatever they were moved as
+	DatagramsIn           atomic.Uint64 // received, from clients and peers
+	DatagramsOut          atomic.Uint64 // sent, to clients and peers
+	LostDatagrams         atomic.Uint64 // not sent: a socket had no room, or the kernel refused
+	RefusedDatagrams      atomic.Uint64 // from clients for whom there was no room or no peer
+	TruncatedDatagrams    atomic.Uint64 // larger than a datagram can be, not forwarded
+	LateDatagrams         atomic.Uint64 // came to a socket that no session had, and were dropped
+	CoalescedDatagrams    atomic.Uint64 // received in one piece with others (UDP_GRO)
+	SegmentedDatagrams    atomic.Uint64 // sent in one piece with others (UDP_SEGMENT)
+	OffloadFallbacks      atomic.Uint64 // pieces that had to be cut by weir itself
+	UpstreamSocketsReused atomic.Uint64 // sessions that needed no new socket
+
 	_ [64]byte // workers' counters share no cache line
 }
 

@@ -17,6 +17,11 @@ const (
 	DeadPeer                            // one side no longer answers at all (dead_peer_timeout)
 	Shutdown                            // weir stopped before the session had ended
 	LocalError                          // this machine lacked something: descriptors, memory, ports
+	Answered                            // UDP: every datagram has had its answers
+	NoAnswer                            // UDP: fewer answers than the listener expects came within idle_timeout
+	PeerRefused                         // UDP: the peer had nobody listening (ICMP port unreachable)
+	PeerDown                            // UDP: the operator has set the peer down; the client goes to another one
+	Evicted                             // UDP: another client needed the room
 	reasons
 )
 
@@ -26,6 +31,7 @@ const Reasons = int(reasons)
 var reasonNames = [Reasons]string{
 	"client_closed", "peer_closed", "client_reset", "peer_reset", "connect_failed", "connect_timeout", "no_peer",
 	"idle_timeout", "half_close_timeout", "dead_peer", "shutdown", "local_error",
+	"answered", "no_answer", "peer_refused", "peer_down", "evicted",
 }
 
 // String returns the reason as logs and metrics write it.
@@ -35,7 +41,7 @@ func (r CloseReason) String() string { return reasonNames[r] }
 // connected, 502 without one, 500 if the machine was at fault.
 func (r CloseReason) Status() int {
 	switch r {
-	case ConnectFailed, ConnectTimeout, NoPeer:
+	case ConnectFailed, ConnectTimeout, NoPeer, NoAnswer:
 		return 502
 	case LocalError:
 		return 500

@@ -18,8 +18,8 @@ func (r *Room) Max() int { return int(r.max) }
 // Used returns how many sessions there are.
 func (r *Room) Used() int { return int(r.used.Load()) }
 
-// enter takes a place, if there is one.
-func (r *Room) enter() bool {
+// Enter takes a place, if there is one.
+func (r *Room) Enter() bool {
 	if r.used.Add(1) > r.max {
 		r.used.Add(-1)
 		return false
@@ -27,5 +27,5 @@ func (r *Room) enter() bool {
 	return true
 }
 
-// leave gives a place back.
-func (r *Room) leave() { r.used.Add(-1) }
+// Leave gives a place back.
+func (r *Room) Leave() { r.used.Add(-1) }

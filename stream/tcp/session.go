@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/stream/accesslog"
+	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/loop"
@@ -28,7 +29,7 @@ type session struct {
 	start     clock.Time // accepted
 	picked    clock.Time // the last peer was picked
 	connected clock.Time // 0 = never
-	firstByte clock.Time // from the peer; 0 = never
+	firstByte clock.Time // from the peer, or its end of input; 0 = never
 	active    clock.Time // bytes last moved; in phase flushing: when that began
 
 	serial     uint64
@@ -79,8 +80,7 @@ func (w *Worker) open(l *Listener, fd int32) {
 	s.client = w.addr.Endpoint()
 	s.half[down] = half{fd: fd, unix: s.client.IsUnix(), writable: true}
 	s.half[up].fd = -1
-	s.serial = w.serial*uint64(w.opt.Workers) + uint64(w.opt.ID) + 1
-	w.serial++
+	s.serial = w.opt.Serial()
 	w.stats.DownstreamConnections.Add(1)
 	w.stats.DownstreamActive.Add(1)
 
@@ -90,13 +90,26 @@ func (w *Worker) open(l *Listener, fd int32) {
 	}
 	s.attempts = w.borrowAttempts()
 	l.Group.Begin(s.attempts, l.Limits, s.start)
+	if l.Group.Keyed() {
+		w.makeKey(s)
+	}
 	w.connect(s)
+}
+
+// makeKey has the upstream make what its method hashes.
+func (w *Worker) makeKey(s *session) {
+	f := upstream.Facts{Client: s.client.AddrPort(), Listener: s.listener.Name, Connection: s.serial}
+	if sys.LocalAddr(s.half[down].fd, &w.addr) == 0 {
+		server := w.addr.Endpoint()
+		f.Server = server.AddrPort()
+	}
+	s.attempts.Key = s.listener.Group.AppendKey(s.attempts.Key, &f)
 }
 
 // connect picks peers until one connects at once or keeps us waiting.
 func (w *Worker) connect(s *session) {
 	for {
-		p := s.listener.Group.Pick(s.attempts, w.Loop.Now())
+		p := w.pick(s)
 		if p == nil {
 			s.blame(stats.NoPeer)
 			w.close(s, s.reason)
@@ -119,7 +132,7 @@ func (w *Worker) connect(s *session) {
 			w.setTimer(s, s.picked.Add(s.listener.ConnectTimeout))
 			return
 		case local:
-			w.release(s, upstream.Succeeded)
+			w.release(s, upstream.Succeeded, decisions.Cause(errno))
 			w.close(s, stats.LocalError)
 			return
 		default:
@@ -127,7 +140,7 @@ func (w *Worker) connect(s *session) {
 			if errno == unix.EADDRNOTAVAIL {
 				o = upstream.Succeeded // we have run out of ports; the peer is not to blame
 			}
-			if !w.nextUpstream(s, o, stats.ConnectFailed) {
+			if !w.nextUpstream(s, o, stats.ConnectFailed, decisions.Cause(errno)) {
 				return
 			}
 		}
@@ -213,7 +226,7 @@ func (w *Worker) onConnect(s *session, doubtful bool) {
 		// (the kernel's tcp_reset). This one stood, and its peer may have said
 		// something before: it is no failure of the peer.
 	default:
-		if w.nextUpstream(s, upstream.Failed, stats.ConnectFailed) {
+		if w.nextUpstream(s, upstream.Failed, stats.ConnectFailed, decisions.Cause(errno)) {
 			w.connect(s)
 		}
 		return
@@ -236,11 +249,11 @@ func (w *Worker) onConnect(s *session, doubtful bool) {
 // if the session is on its way or closed.
 func (w *Worker) onConnected(s *session) bool {
 	if w.connectedToItself(s) {
-		return !w.nextUpstream(s, upstream.Failed, stats.ConnectFailed)
+		return !w.nextUpstream(s, upstream.Failed, stats.ConnectFailed, decisions.ToItself)
 	}
-	s.listener.Group.Connected(s.peer)
-	w.endAttempts(s)
 	now := w.Loop.Now()
+	s.listener.Group.Connected(s.peer, now.Sub(s.picked), now)
+	w.endAttempts(s)
 	s.connected, s.active, s.watched = now, now, true
 	s.blamed = false // of failed attempts before this one
 	s.setPhase(relaying)
@@ -272,9 +285,9 @@ func (w *Worker) connectedToItself(s *session) bool {
 
 // nextUpstream settles a failed attempt (ngx_stream_proxy_next_upstream) and
 // reports whether another peer shall be tried; if not, the session is closed.
-func (w *Worker) nextUpstream(s *session, o upstream.Outcome, why stats.CloseReason) bool {
+func (w *Worker) nextUpstream(s *session, o upstream.Outcome, why stats.CloseReason, cause decisions.Cause) bool {
 	w.stats.UpstreamFailures.Add(1)
-	w.release(s, o)
+	w.release(s, o, cause)
 	s.blamed, s.reason = true, why // the last attempt's failure is the session's
 	if s.attempts.Again(w.Loop.Now()) {
 		return true
@@ -283,14 +296,27 @@ func (w *Worker) nextUpstream(s *session, o upstream.Outcome, why stats.CloseRea
 	return false
 }
 
-// release closes the upstream half and gives its peer back.
-func (w *Worker) release(s *session, o upstream.Outcome) {
+// release closes the upstream half and gives its peer back, after a failed
+// attempt if there is a cause.
+func (w *Worker) release(s *session, o upstream.Outcome, cause decisions.Cause) {
 	if fd := s.half[up].fd; fd >= 0 {
 		sys.Close(fd)
 		s.half[up].fd = -1
 	}
-	s.listener.Group.Release(s.peer, o, w.Loop.Now())
+	w.giveBack(s, o, cause)
 	s.peer = nil
+}
+
+// took returns what the session has measured of its use of its peer.
+func (s *session) took(now clock.Time) upstream.Took {
+	t := upstream.Took{Connect: -1, FirstByte: -1, Whole: now.Sub(s.picked)}
+	if s.connected != 0 {
+		t.Connect = s.connected.Sub(s.picked)
+	}
+	if s.firstByte != 0 {
+		t.FirstByte = s.firstByte.Sub(s.picked)
+	}
+	return t
 }
 
 // endAttempts keeps the list of attempted peers and returns the rest to the
@@ -400,7 +426,7 @@ func (w *Worker) take(s *session, d side) int {
 		src.ended = true
 		return 0
 	case n == 0:
-		s.endInput(d)
+		w.endInput(s, d)
 		return 0
 	}
 	// A short read has emptied the socket, and new bytes will make a new
@@ -442,7 +468,7 @@ func (w *Worker) takeSpliced(s *session, d side, p *pipe) int {
 			s.breakHalf(d, errno)
 			src.ended = true
 		default:
-			s.endInput(d)
+			w.endInput(s, d)
 		}
 		return 0
 	}
@@ -506,9 +532,19 @@ func (w *Worker) count(s *session, d side, n int) {
 	s.active = w.Loop.Now()
 	if d == up {
 		s.stats.Received.Add(uint64(n))
-		if s.firstByte == 0 {
-			s.firstByte = s.active
-		}
+		w.onFirstByte(s)
+	}
+}
+
+// onFirstByte notes when the peer first said something, or that it never will:
+// an end of input counts too, as in nginx.
+func (w *Worker) onFirstByte(s *session) {
+	if s.firstByte != 0 {
+		return
+	}
+	s.firstByte = w.Loop.Now()
+	if g := s.listener.Group; g.WantsFirstByte() {
+		g.FirstByte(s.peer, s.firstByte.Sub(s.picked), s.firstByte)
 	}
 }
 
@@ -542,13 +578,14 @@ func (s *session) drained(d side) {
 }
 
 // endInput notes that half d has ended its input.
-func (s *session) endInput(d side) {
+func (w *Worker) endInput(s *session, d side) {
 	s.half[d].ended = true
 	if d == down {
 		s.blame(stats.ClientClosed)
-	} else {
-		s.blame(stats.PeerClosed)
+		return
 	}
+	s.blame(stats.PeerClosed)
+	w.onFirstByte(s)
 }
 
 // breakHalf notes that the connection of half d is broken. What it sent before
@@ -642,7 +679,7 @@ func (w *Worker) onDeadline(s *session) {
 	now := w.Loop.Now()
 	switch s.phase {
 	case connecting:
-		if w.nextUpstream(s, upstream.Failed, stats.ConnectTimeout) {
+		if w.nextUpstream(s, upstream.Failed, stats.ConnectTimeout, decisions.TimedOut) {
 			w.connect(s)
 		}
 	case relaying:
@@ -708,11 +745,11 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 		sys.Close(fd)
 	}
 	if s.peer != nil {
-		w.release(s, upstream.Succeeded)
+		w.release(s, upstream.Succeeded, decisions.NoFailure)
 	}
 	w.stats.Closed[reason].Add(1)
 	w.stats.DownstreamActive.Add(-1)
-	w.opt.Room.leave()
+	w.opt.Room.Leave()
 	w.sessions.Free(s.slot)
 	if w.paused {
 		w.resume()

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/stream/accesslog"
+	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/loop"
@@ -35,28 +36,33 @@ const (
 	poolKeep       = 16                     // free pipes and buffers that an idle worker keeps
 	poolTrimEvery  = 10 * time.Second
 
-	timerHousekeeping = 0 // ids in the wheel: this, then the sessions' slots from timerSession on
-	timerResume       = 1
-	timerSession      = 2
+	// ids in the wheel: these, then the sessions' slots from timerSession on
+	timerHousekeeping = ForeignTimer + 1
+	timerResume       = ForeignTimer + 2
+	timerSession      = ForeignTimer + 3
 )
+
+// ForeignTimer is the id in the loop's wheel that the Worker leaves to others.
+const ForeignTimer = 0
 
 // Options are what a Worker is made of.
 type Options struct {
 	ID            int // 0..workers-1; names its counters in upstream.Peer.Stats
 	Workers       int
-	Clock         clock.Source
 	Room          *Room
 	Pipes         int // how many pipes it may have open
 	Relay         Relay
 	Stats         *stats.Worker
-	Log           *accesslog.Ring // nil = no access log
-	LogServerAddr bool            // the log wants the address that clients connected to
+	Serial        func() uint64     // numbers of sessions, unique in the process
+	Log           *accesslog.Ring   // nil = no access log
+	LogServerAddr bool              // the log wants the address that clients connected to
+	Decisions     *decisions.Writer // nil = nobody asks why peers are picked
 	// Notify reports a rare event to the operator. It is called on the worker
 	// and must not block.
 	Notify func(msg string, args ...any)
 }
 
-// Worker carries the TCP sessions of one event loop. It is the loop's handler.
+// Worker carries the TCP sessions of one event loop.
 type Worker struct {
 	// immutable
 	Loop           *loop.Loop
@@ -74,7 +80,6 @@ type Worker struct {
 	buf      *buffer              // every read goes here first
 	addr     sys.Sockaddr         // scratch
 	record   accesslog.Record     // scratch
-	serial   uint64               // sessions accepted
 	paused   bool                 // accepting waits for room
 	noRTOMax bool                 // the kernel has no TCP_RTO_MAX_MS
 	told     clock.Time           // when the operator was last told of a pause
@@ -88,9 +93,11 @@ type socket struct {
 	idle     bool  // taken out of the epoll set by a pause
 }
 
-// NewWorker returns a worker with its loop. It accepts nothing before Serve.
-func NewWorker(opt Options) (*Worker, error) {
+// NewWorker returns the TCP half of the worker of a loop. It accepts nothing
+// before Serve.
+func NewWorker(l *loop.Loop, opt Options) *Worker {
 	w := &Worker{
+		Loop:    l,
 		opt:     opt,
 		stats:   opt.Stats,
 		buf:     new(buffer),
@@ -98,13 +105,8 @@ func NewWorker(opt Options) (*Worker, error) {
 		sockets: []socket{},
 	}
 	w.ephemeralFirst, w.ephemeralLast = ephemeralPorts()
-	l, err := loop.New(w, opt.Clock)
-	if err != nil {
-		return nil, err
-	}
-	w.Loop = l
 	w.Loop.Timers.Set(timerHousekeeping, w.Loop.Now().Add(poolTrimEvery).Millis())
-	return w, nil
+	return w
 }
 
 // Serve accepts from a listening socket. If shared, other workers accept from
@@ -162,12 +164,11 @@ func (w *Worker) CloseAll(reason stats.CloseReason) int {
 	return n
 }
 
-// Close closes what the worker still has open, its loop included.
-// Preconditions: Run has returned and no session is left.
+// Close closes what the worker still has open. Preconditions: the loop has
+// stopped and no session is left.
 func (w *Worker) Close() {
 	w.closeSockets()
 	w.pipes.trim(0)
-	w.Loop.Close()
 }
 
 // OnEvent implements loop.Handler.
@@ -220,7 +221,7 @@ func (w *Worker) onAccept(i int) {
 
 // acceptOne takes one connection and reports whether there may be more.
 func (w *Worker) acceptOne(s *socket) bool {
-	if !w.opt.Room.enter() {
+	if !w.opt.Room.Enter() {
 		w.pause(s, "max_sessions reached", "max_sessions", w.opt.Room.Max())
 		return false
 	}
@@ -229,7 +230,7 @@ func (w *Worker) acceptOne(s *socket) bool {
 		w.open(s.listener, fd)
 		return true
 	}
-	w.opt.Room.leave()
+	w.opt.Room.Leave()
 	switch errno {
 	case unix.EAGAIN:
 		return false

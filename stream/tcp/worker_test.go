@@ -1,7 +1,9 @@
 package tcp
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -11,8 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/loop"
 	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/upstream"
 )
@@ -30,6 +34,8 @@ type harness struct {
 	notices  []string
 	stats    stats.Worker
 	listener *Listener
+	writer   *decisions.Writer // nil if off
+	decided  bytes.Buffer      // what it wrote, once closed
 }
 
 type setup struct {
@@ -40,6 +46,8 @@ type setup struct {
 	edit  func(l *conf.Listener, u *conf.Upstream)
 	extra []conf.Server // in front of the listening peers
 	unix  bool          // listen on a unix socket
+
+	decisions conf.Decisions // in h.decided
 }
 
 func newHarness(t *testing.T, s setup) *harness {
@@ -75,17 +83,24 @@ func newHarness(t *testing.T, s setup) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.group, err = upstream.NewGroup(&u, peers); err != nil {
+	if h.group, err = upstream.NewGroup(&u, peers, 1); err != nil {
 		t.Fatal(err)
 	}
 	h.room = NewRoom(s.room)
-	h.w, err = NewWorker(Options{
-		Workers: 1, Clock: h.clock.Now, Room: h.room, Pipes: s.pipes, Relay: s.relay, Stats: &h.stats,
-		Notify: func(msg string, args ...any) { h.notices = append(h.notices, fmt.Sprint(msg, args)) },
-	})
+	h.writer = decisions.Open(&conf.Log{Decisions: s.decisions}, slog.New(slog.NewTextHandler(&h.decided, nil)))
+	late := new(handler)
+	l, err := loop.New(late, h.clock.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var serial uint64
+	h.w = NewWorker(l, Options{
+		Decisions: h.writer,
+		Serial:    func() uint64 { serial++; return serial },
+		Workers:   1, Room: h.room, Pipes: s.pipes, Relay: s.relay, Stats: &h.stats,
+		Notify: func(msg string, args ...any) { h.notices = append(h.notices, fmt.Sprint(msg, args)) },
+	})
+	late.Handler = h.w
 	h.listener = NewListener(&lc, h.group)
 	a := conf.Address{Host: "127.0.0.1"}
 	if s.unix {
@@ -105,6 +120,9 @@ func newHarness(t *testing.T, s setup) *harness {
 	t.Cleanup(h.settled)
 	return h
 }
+
+// handler is a loop's handler that is made after the loop.
+type handler struct{ loop.Handler }
 
 func countFDs(t *testing.T) int {
 	t.Helper()
@@ -201,6 +219,7 @@ func (h *harness) settled() {
 	t := h.t
 	h.w.CloseAll(stats.Shutdown)
 	h.w.EndTurn()
+	h.writer.Close()
 	if n := h.w.sessions.Len(); n != 0 {
 		t.Errorf("%d sessions left", n)
 	}
@@ -228,6 +247,7 @@ func (h *harness) settled() {
 		t.Errorf("%d buffers made, %d free", got, want)
 	}
 	h.w.Close()
+	h.w.Loop.Close()
 	for _, ln := range h.peers {
 		ln.Close()
 	}

@@ -61,6 +61,19 @@ func (s *Sockaddr) Endpoint() Endpoint {
 	return Endpoint{family: unix.AF_UNIX}
 }
 
+// setEndpoint makes s the address of an endpoint that is not a unix socket.
+func (s *Sockaddr) setEndpoint(e *Endpoint) {
+	if e.family == unix.AF_INET {
+		in := (*unix.RawSockaddrInet4)(unsafe.Pointer(&s.raw))
+		*in = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap16(e.Port), Addr: [4]byte(e.ip[:4])}
+		s.len = unix.SizeofSockaddrInet4
+		return
+	}
+	in6 := (*unix.RawSockaddrInet6)(unsafe.Pointer(&s.raw))
+	*in6 = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: swap16(e.Port), Addr: e.ip, Scope_id: e.zone}
+	s.len = unix.SizeofSockaddrInet6
+}
+
 // Endpoint is an internet address and port in 24 bytes without pointers, or
 // the note that the other side is a unix socket. Endpoints are comparable.
 type Endpoint struct {
@@ -87,6 +100,14 @@ func (e *Endpoint) Addr() netip.Addr {
 		return ip
 	}
 	return netip.Addr{}
+}
+
+// AddrPort returns Addr with the port; not valid for a unix socket.
+func (e *Endpoint) AddrPort() netip.AddrPort {
+	if e.IsUnix() || e.family == 0 {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(e.Addr(), e.Port)
 }
 
 // swap16 converts between host and network byte order.

@@ -1,0 +1,56 @@
+package udp
+
+import (
+	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// This file has the reasons behind picks and failures told to the operator who
+// asked for them. For the others it costs a test for nil.
+
+// pick picks the session's peer.
+func (w *Worker) pick(s *session) *upstream.Peer {
+	g, log := s.book.listener.Group, w.opt.Decisions
+	if log == nil {
+		return g.Pick(&w.attempts, s.start)
+	}
+	if log.All() || s.tries > 0 {
+		p, why := g.Explain(&w.attempts, s.start)
+		w.tell(s, decisions.Record{Decision: why, Attempt: why.Attempt})
+		return p
+	}
+	p := g.Pick(&w.attempts, s.start)
+	if p == nil {
+		why := g.Inspect(&w.attempts, s.start)
+		w.tell(s, decisions.Record{Decision: why, Attempt: why.Attempt})
+	}
+	return p
+}
+
+// release gives the session's peer back, after a failure if there is a cause.
+func (w *Worker) release(s *session, cause decisions.Cause) {
+	g, now := s.book.listener.Group, w.loop.Now()
+	took := upstream.Took{FirstByte: -1, Whole: now.Sub(s.start)}
+	if s.firstByte != 0 {
+		took.FirstByte = s.firstByte.Sub(s.start)
+	}
+	o := upstream.Succeeded
+	if cause != decisions.NoFailure {
+		o = upstream.Failed
+		w.stats.UpstreamFailures.Add(1)
+	}
+	if cause == decisions.NoFailure || w.opt.Decisions == nil {
+		g.Release(s.peer, o, took, now)
+	} else {
+		f := g.ExplainFailure(s.peer, o, took, now)
+		w.tell(s, decisions.Record{Failure: f, Cause: cause, Attempt: int(s.tries), Timeout: s.book.listener.IdleTimeout})
+	}
+	s.peer = nil
+}
+
+// tell hands a record over, with what is known of its session.
+func (w *Worker) tell(s *session, r decisions.Record) {
+	r.At, r.Session, r.Client = w.loop.Now(), s.serial, s.key.client
+	r.Listener, r.Upstream = s.book.listener.Name, s.book.listener.Group.Name
+	w.opt.Decisions.Put(r)
+}

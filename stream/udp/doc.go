@@ -1,0 +1,66 @@
+// Package udp carries UDP sessions: what comes from one client address to one
+// local address goes to one peer, and what that peer answers goes back.
+//
+// [Worker] is the UDP half of a worker; it is called by the worker's loop.
+// [Listener] is what the sessions of a listener block have in common. A
+// session's life is told in session.go, in the order in which things happen;
+// table.go finds sessions and bounds them, pool.go keeps the sockets to the
+// peers, batch.go moves many datagrams with few system calls.
+//
+// # Rules
+//
+// One session is one selection of a peer, as in nginx's stream module: no
+// session moves to another peer because its peer does not answer. It ends when
+// every datagram has had its `responses`, when nothing has moved for
+// idle_timeout, or when it must make room. A datagram that comes after the end
+// begins a new session, with a new selection. So does one whose session's peer
+// has refused an earlier datagram (ICMP port unreachable) or was set down by the
+// operator: such sessions end there and then, and no client talks to a dead
+// peer for longer than it takes to be refused once.
+//
+// What counts as a failure of the peer is nginx's: a refusal, when the session
+// ends; too few answers by idle_timeout, if `responses` asks for some. A refusal
+// stands for one answer.
+//
+// # Bounds
+//
+// A session takes one descriptor, a slot of about 250 bytes and its entry in a
+// map. At max_sessions, and when the process has no room, a new session takes
+// the place of another one of its listener: the longest idle of those that have
+// had one datagram and no answer, else the longest idle one, if nothing has
+// moved in it for a second. A flood of new clients so pushes out itself. If
+// there is no such session the datagram is dropped and counted.
+//
+// Nothing waits: a datagram that a socket has no room for is dropped and
+// counted, as the network would.
+//
+// # Sockets to peers
+//
+// Each session has a connected socket of its own, so that answers and errors
+// are its own. A socket whose session was owed nothing is kept for the next
+// session to that peer, once it has been quiet for the quarantine and its queue
+// is empty; what comes to it before is dropped and counted. One that was owed
+// answers is closed, so that a late one meets a closed port. An answer that
+// comes twice, the second one after the quarantine, can reach another client:
+// protocols that are prone to that have identifiers, or ask for a longer
+// quarantine.
+//
+// # Several workers
+//
+// The kernel spreads clients over the workers' sockets by a hash of addresses
+// and ports. It stays the same while the number of sockets does; when it
+// changes, some clients' datagrams begin new sessions on other workers.
+//
+// Units: bytes of payload, datagrams, clock.Time.
+//
+// Errors: NewListener and Listen return errors; afterwards sessions end with
+// close reasons, and what belongs to no session is counted in stats.Worker.
+//
+// Ownership: everything but Listener belongs to the worker's thread. A socket
+// belongs to its session, or to the pool.
+//
+// Kernel: UDP_SEGMENT (4.18) and UDP_GRO (5.0) are probed; without them
+// datagrams are moved one by one, and counted so.
+//
+// It knows no TCP, no configuration file and no eBPF.
+package udp

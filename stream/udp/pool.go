@@ -1,0 +1,156 @@
+package udp
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/loop"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// conn is a socket that is connected to a peer.
+type conn struct {
+	fd         int32
+	slot       int32
+	generation uint32
+	pool       *peerPool
+	session    *session // nil = pooled
+	since      clock.Time
+	putOff     bool // the loop will call again in the next turn
+}
+
+// peerPool is the idle sockets of one listener to one peer, in the order in
+// which they became idle.
+type peerPool struct {
+	listener *Listener
+	peer     *upstream.Peer
+	idle     []*conn // a ring of which n from head on are in use
+	head, n  int
+	least    int // fewest since the last trim
+}
+
+func (p *peerPool) push(c *conn) {
+	if p.n == len(p.idle) {
+		grown := make([]*conn, max(16, 2*len(p.idle)))
+		for i := range p.n {
+			grown[i] = p.idle[(p.head+i)%len(p.idle)]
+		}
+		p.idle, p.head = grown, 0
+	}
+	p.idle[(p.head+p.n)%len(p.idle)] = c
+	p.n++
+}
+
+// oldest returns the socket that has been idle for longest, or nil.
+func (p *peerPool) oldest() *conn {
+	if p.n == 0 {
+		return nil
+	}
+	return p.idle[p.head]
+}
+
+func (p *peerPool) pop() *conn {
+	c := p.idle[p.head]
+	p.idle[p.head] = nil
+	p.head = (p.head + 1) % len(p.idle)
+	p.n--
+	p.least = min(p.least, p.n)
+	return c
+}
+
+type poolKey struct {
+	listener *Listener
+	peer     *upstream.Peer
+}
+
+func (w *Worker) poolOf(l *Listener, p *upstream.Peer) *peerPool {
+	key := poolKey{l, p}
+	pool := w.pools[key]
+	if pool == nil {
+		pool = &peerPool{listener: l, peer: p}
+		w.pools[key] = pool
+	}
+	return pool
+}
+
+// connTo returns a socket that is connected to the peer: one whose quarantine
+// is over, or a new one. local says that an error is this machine's.
+func (w *Worker) connTo(l *Listener, p *upstream.Peer) (c *conn, errno unix.Errno, local bool) {
+	pool := w.poolOf(l, p)
+	now := w.loop.Now()
+	for c := pool.oldest(); c != nil && now.Sub(c.since) >= l.Quarantine; c = pool.oldest() {
+		pool.pop()
+		w.pooled--
+		if w.empty(c) {
+			w.stats.UpstreamSocketsReused.Add(1)
+			return c, 0, false
+		}
+		w.closeConn(c)
+	}
+	return w.newConn(pool)
+}
+
+// empty takes what has come to an idle socket since the loop last heard of it,
+// and reports whether the socket may be used again.
+func (w *Worker) empty(c *conn) bool {
+	n, errno := w.late.Receive(c.fd, 0, w.late.Len())
+	w.stats.LateDatagrams.Add(uint64(n))
+	return errno == unix.EAGAIN
+}
+
+func (w *Worker) newConn(pool *peerPool) (c *conn, errno unix.Errno, local bool) {
+	if pool.peer.IsUnix() {
+		return nil, unix.EAFNOSUPPORT, true // refused at start
+	}
+	w.addr.SetInet(pool.peer.Addr)
+	fd, errno := sys.DatagramSocket(w.addr.Family())
+	if errno != 0 {
+		return nil, errno, true
+	}
+	if errno := sys.Connect(fd, &w.addr); errno != 0 {
+		sys.Close(fd)
+		return nil, errno, false
+	}
+	if w.coalesce && !pool.listener.counts() {
+		sys.WantCoalesced(fd)
+	}
+	slot, generation, c := w.conns.Alloc()
+	*c = conn{fd: fd, slot: slot, generation: generation, pool: pool}
+	if errno := w.loop.Add(fd, unix.EPOLLIN|unix.EPOLLET, c.token()); errno != 0 {
+		w.closeConn(c)
+		return nil, errno, true
+	}
+	return c, 0, false
+}
+
+func (c *conn) token() loop.Token { return loop.MakeToken(loop.KindFlow, c.generation, c.slot, 0) }
+
+// giveBack ends a session's use of its socket.
+func (w *Worker) giveBack(c *conn, owed bool) {
+	c.session = nil
+	if owed || w.pooled >= w.opt.Pooled {
+		w.closeConn(c)
+		return
+	}
+	c.since = w.loop.Now()
+	c.pool.push(c)
+	w.pooled++
+}
+
+func (w *Worker) closeConn(c *conn) {
+	sys.Close(c.fd)
+	c.fd = -1
+	w.conns.Free(c.slot)
+}
+
+// trimPools closes the sockets that were not needed since the last time.
+func (w *Worker) trimPools() {
+	for _, p := range w.pools {
+		for range p.least {
+			w.closeConn(p.pop())
+			w.pooled--
+		}
+		p.least = p.n
+	}
+}

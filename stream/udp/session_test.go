@@ -1,0 +1,387 @@
+package udp
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/stats"
+)
+
+func TestExchange(t *testing.T) {
+	for _, ip := range []string{"127.0.0.1", "::1"} {
+		for _, no := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s no offload %v", ip, no), func(t *testing.T) {
+				peer := socketOn(t, ip)
+				h := newHarness(t, setup{listen: ip, noOffload: no}, addrOf(peer))
+				c := h.client()
+				for _, n := range []int{0, 1, 512, 1472, 9000, 65000, 65507} {
+					h.exchange(c, peer, repeat('x', n))
+				}
+				h.sessions(1)
+				snap := h.group.Snapshot(nil, h.clock.Now())
+				if snap[0].Sessions != 1 || snap[0].Sent != 0+1+512+1472+9000+65000+65507 {
+					t.Errorf("the peer has %d sessions and %d bytes", snap[0].Sessions, snap[0].Sent)
+				}
+				h.clock.Advance(time.Minute + 10*time.Millisecond)
+				h.turn()
+				h.sessions(0)
+				h.closed(stats.IdleTimeout, 1)
+			})
+		}
+	}
+}
+
+// Whatever comes in one batch arrives, in order for each client.
+func TestBatches(t *testing.T) {
+	for _, no := range []bool{false, true} {
+		t.Run(fmt.Sprintf("no offload %v", no), func(t *testing.T) {
+			peer := socketOn(t, "127.0.0.1")
+			h := newHarness(t, setup{noOffload: no}, addrOf(peer))
+			const clients, each = 7, 20
+			var cs []*net.UDPConn
+			for range clients {
+				cs = append(cs, h.client())
+			}
+			sizes := []int{100, 100, 100, 50, 100, 100, 300, 300, 1, 100}
+			for k := range each {
+				for i, c := range cs {
+					h.send(c, fmt.Sprintf("%d %02d %s", i, k, repeat('.', sizes[k%len(sizes)])))
+				}
+			}
+			next := map[int]int{}
+			for range clients * each {
+				got, from := h.receive(peer)
+				var i, k int
+				fmt.Sscanf(got, "%d %d", &i, &k)
+				if k != next[i] {
+					t.Fatalf("client %d: datagram %d came when %d was due", i, k, next[i])
+				}
+				next[i]++
+				if want := len(fmt.Sprintf("%d %02d ", i, k)) + sizes[k%len(sizes)]; len(got) != want {
+					t.Fatalf("datagram of %d bytes, want %d", len(got), want)
+				}
+				peer.WriteToUDPAddrPort([]byte(got), from)
+			}
+			for i, c := range cs {
+				for k := range each {
+					got, _ := h.receive(c)
+					if want := fmt.Sprintf("%d %02d %s", i, k, repeat('.', sizes[k%len(sizes)])); got != want {
+						t.Fatalf("client %d got %q, want %q", i, short(got), short(want))
+					}
+				}
+			}
+			if n := h.stats.LostDatagrams.Load(); n != 0 {
+				t.Errorf("%d datagrams were lost", n)
+			}
+			if segmented := h.stats.SegmentedDatagrams.Load(); (segmented == 0) != no {
+				t.Errorf("%d datagrams went out in one piece with others", segmented)
+			}
+			if in, out := h.stats.DatagramsIn.Load(), h.stats.DatagramsOut.Load(); in != 2*clients*each || out != in {
+				t.Errorf("%d datagrams in and %d out, want %d", in, out, 2*clients*each)
+			}
+		})
+	}
+}
+
+// On a wildcard address the answer comes from where the client has asked.
+func TestAnswerComesFromTheAddressAsked(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{listen: "0.0.0.0"}, addrOf(peer))
+	c := socketOn(t, "127.0.0.1") // not connected: it takes answers from anybody
+	for _, ip := range []string{"127.0.0.1", "127.0.0.2", "127.1.2.3"} {
+		to := netip.AddrPortFrom(netip.MustParseAddr(ip), h.addr.Port())
+		if _, err := c.WriteToUDPAddrPort([]byte(ip), to); err != nil {
+			t.Fatal(err)
+		}
+		got, from := h.receive(peer)
+		peer.WriteToUDPAddrPort([]byte(got), from)
+		got, from = h.receive(c)
+		if got != ip || from != to {
+			t.Errorf("asked %s, the answer to %q came from %s", to, got, from)
+		}
+	}
+	h.sessions(3) // each local address is a session
+}
+
+func responses(n int) func(*conf.Listener, *conf.Upstream) {
+	return func(l *conf.Listener, _ *conf.Upstream) { l.UDP.Responses = n }
+}
+
+// A session with its answer is over, and its socket is used again once it has
+// rested.
+func TestResponsesEndASession(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: responses(1)}, addrOf(peer))
+	a, b, c := h.client(), h.client(), h.client()
+	from := map[string]bool{}
+	ask := func(c *net.UDPConn) netip.AddrPort {
+		h.send(c, "?")
+		_, at := h.receive(peer)
+		peer.WriteToUDPAddrPort([]byte("!"), at)
+		h.receive(c)
+		h.sessions(0)
+		from[at.String()] = true
+		return at
+	}
+	first := ask(a)
+	if again := ask(b); again == first {
+		t.Error("a socket was used again before its quarantine was over")
+	}
+	// What comes late is dropped.
+	peer.WriteToUDPAddrPort([]byte("late"), first)
+	h.nothing(a)
+	if n := h.stats.LateDatagrams.Load(); n != 1 {
+		t.Errorf("%d late datagrams, want 1", n)
+	}
+	h.clock.Advance(time.Second)
+	peer.WriteToUDPAddrPort([]byte("later"), first) // the loop has not heard of it yet
+	if third := ask(c); third != first {
+		t.Errorf("the socket was not used again: %s, then %s", first, third)
+	}
+	h.nothing(c)
+	if n := h.stats.LateDatagrams.Load(); n != 2 {
+		t.Errorf("%d late datagrams, want 2", n)
+	}
+	if n := h.stats.UpstreamSocketsReused.Load(); n != 1 || len(from) != 2 {
+		t.Errorf("%d sockets were used again, %d were opened; want 1 and 2", n, len(from))
+	}
+	h.closed(stats.Answered, 3)
+}
+
+// A socket that was owed an answer is never used again.
+func TestOwedSocketIsClosed(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: responses(1)}, addrOf(peer))
+	h.send(h.client(), "?")
+	h.receive(peer)
+	h.clock.Advance(time.Minute + 10*time.Millisecond)
+	h.turn()
+	h.closed(stats.NoAnswer, 1)
+	if n := h.w.conns.Len(); n != 0 {
+		t.Errorf("%d sockets are still open", n)
+	}
+	if snap := h.group.Snapshot(nil, h.clock.Now()); snap[0].Balance.Conns != 0 {
+		t.Error("the peer was not given back")
+	}
+}
+
+func TestSilentPeerFails(t *testing.T) {
+	silent, other := socketOn(t, "127.0.0.1"), socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: responses(1)}, addrOf(silent), addrOf(other))
+	h.send(h.client(), "?")
+	h.receive(silent)
+	h.clock.Advance(time.Minute + 10*time.Millisecond)
+	h.turn()
+	if snap := h.group.Snapshot(nil, h.clock.Now()); snap[0].Balance.Fails != 1 {
+		t.Errorf("the silent peer has %d failures, want 1", snap[0].Balance.Fails)
+	}
+}
+
+// deadPort returns the address of a port that nobody listens on.
+func deadPort(t *testing.T) netip.AddrPort {
+	c := socketOn(t, "127.0.0.1")
+	defer c.Close()
+	return addrOf(c)
+}
+
+// A refusal counts as an answer and as the peer's failure, which is accounted
+// when the session ends.
+func TestRefusalIsAnAnswer(t *testing.T) {
+	other := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: responses(1)}, deadPort(t), addrOf(other))
+	c := h.client()
+	h.send(c, "?")
+	h.turn()
+	h.sessions(0)
+	h.closed(stats.PeerRefused, 1)
+	if snap := h.group.Snapshot(nil, h.clock.Now()); snap[0].Balance.Fails != 1 {
+		t.Errorf("the peer has %d failures, want 1", snap[0].Balance.Fails)
+	}
+	h.exchange(c, other, "again")
+}
+
+// Without a number of responses the refused session stays, and its end
+// accounts for the failure; but the client's next datagram ends it.
+func TestRefusedSessionMovesOn(t *testing.T) {
+	other := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{}, deadPort(t), addrOf(other))
+	c := h.client()
+	h.send(c, "lost")
+	h.turn()
+	h.sessions(1)
+	if snap := h.group.Snapshot(nil, h.clock.Now()); snap[0].Balance.Fails != 0 {
+		t.Error("the failure was accounted before the session's end")
+	}
+	h.exchange(c, other, "moves on")
+	h.closed(stats.PeerRefused, 1)
+	if snap := h.group.Snapshot(nil, h.clock.Now()); snap[0].Balance.Fails != 1 {
+		t.Error("the failure was not accounted at the session's end")
+	}
+}
+
+func TestRefusedSessionFailsAtItsTimeout(t *testing.T) {
+	h := newHarness(t, setup{}, deadPort(t), addrOf(socketOn(t, "127.0.0.1")))
+	h.send(h.client(), "lost")
+	h.turn()
+	h.clock.Advance(time.Minute + 10*time.Millisecond)
+	h.turn()
+	h.sessions(0)
+	if snap := h.group.Snapshot(nil, h.clock.Now()); snap[0].Balance.Fails != 1 {
+		t.Error("the failure was not accounted")
+	}
+}
+
+func TestRequestsBoundASession(t *testing.T) {
+	a, b := socketOn(t, "127.0.0.1"), socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) { l.UDP.Requests, l.UDP.Responses = 1, 1 }}, addrOf(a), addrOf(b))
+	c := h.client()
+	// Two in one batch: two sessions, two picks.
+	h.send(c, "1")
+	h.send(c, "2")
+	got, fromA := h.receive(a)
+	gotB, fromB := h.receive(b)
+	if got != "1" || gotB != "2" {
+		t.Errorf("the peers got %q and %q", got, gotB)
+	}
+	h.sessions(2)
+	b.WriteToUDPAddrPort([]byte("two"), fromB)
+	a.WriteToUDPAddrPort([]byte("one"), fromA)
+	seen := map[string]bool{}
+	for range 2 {
+		text, _ := h.receive(c)
+		seen[text] = true
+	}
+	if !seen["one"] || !seen["two"] {
+		t.Errorf("the client got %v", seen)
+	}
+	h.sessions(0)
+	h.closed(stats.Answered, 2)
+}
+
+func TestNoResponsesEndAtOnce(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: responses(conf.NoResponses)}, addrOf(peer))
+	c := h.client()
+	for range 3 {
+		h.send(c, "log line")
+		h.receive(peer)
+		h.sessions(0)
+	}
+	h.closed(stats.Answered, 3)
+}
+
+func TestNoPeer(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: func(_ *conf.Listener, u *conf.Upstream) { u.Servers[0].Down = true }}, addrOf(peer))
+	h.send(h.client(), "?")
+	h.nothing(peer)
+	h.closed(stats.NoPeer, 1)
+	if n := h.stats.RefusedDatagrams.Load(); n != 1 {
+		t.Errorf("%d datagrams were refused, want 1", n)
+	}
+}
+
+// The first to go is who has had one datagram and no answer; who was active in
+// the last second stays.
+func TestMaxSessions(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) { l.UDP.MaxSessions = 4 }}, addrOf(peer))
+	talker, syslog := h.client(), h.client()
+	h.exchange(talker, peer, "hello") // answered
+	h.send(syslog, "1")
+	h.send(syslog, "2") // a second datagram
+	h.receive(peer)
+	h.receive(peer)
+	for range 50 { // one datagram each
+		h.send(h.client(), "flood")
+		h.receive(peer)
+	}
+	h.sessions(4)
+	h.closed(stats.Evicted, 48)
+	h.exchange(talker, peer, "still here")
+	if n := h.stats.DownstreamConnections.Load(); n != 52 {
+		t.Errorf("%d sessions, want 52: an active one was evicted", n)
+	}
+	// Now all are active, and nobody goes.
+	for range 2 {
+		c := h.client()
+		h.exchange(c, peer, "a")
+	}
+	h.send(syslog, "3")
+	h.receive(peer)
+	h.exchange(talker, peer, "b")
+	h.send(h.client(), "late comer")
+	h.nothing(peer)
+	if n := h.stats.RefusedDatagrams.Load(); n != 1 {
+		t.Errorf("%d datagrams were refused, want 1", n)
+	}
+	// A second later the longest idle one makes room.
+	h.clock.Advance(time.Second)
+	h.exchange(talker, peer, "c")
+	h.exchange(h.client(), peer, "d")
+	h.sessions(4)
+	h.exchange(talker, peer, "e")
+	h.closed(stats.Evicted, 51)
+}
+
+// When the process has no room, a listener's sessions make it among
+// themselves.
+func TestRoomIsShared(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{room: 2}, addrOf(peer))
+	for range 5 {
+		h.send(h.client(), "x")
+		h.receive(peer)
+	}
+	h.sessions(2)
+	h.closed(stats.Evicted, 3)
+}
+
+func TestDownPeerLosesItsSessions(t *testing.T) {
+	a, b := socketOn(t, "127.0.0.1"), socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{}, addrOf(a), addrOf(b))
+	c := h.client()
+	h.exchange(c, a, "1")
+	h.group.SetAdmin(h.group.Peers()[0], 2) // balance.Down
+	h.exchange(c, b, "2")
+	h.closed(stats.PeerDown, 1)
+}
+
+// Nothing is allocated for a datagram, nor for a session once the memory is
+// there.
+func TestDatagramsAllocateNothing(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: responses(1)}, addrOf(peer))
+	c := h.client()
+	buf := make([]byte, 100)
+	exchange := func() {
+		if _, err := c.Write(buf); err != nil {
+			t.Fatal(err)
+		}
+		h.loop.Turn(time.Second)
+		n, from, err := peer.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer.WriteToUDPAddrPort(buf[:n], from)
+		h.loop.Turn(time.Second)
+		if _, err := c.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+		h.clock.Advance(2 * time.Second) // sockets rest in that time
+	}
+	for range 5 {
+		exchange()
+	}
+	if n := testing.AllocsPerRun(100, exchange); n > 0 {
+		t.Errorf("%v allocations for a session", n)
+	}
+	h.sessions(0)
+	if n := h.stats.UpstreamSocketsReused.Load(); n < 100 {
+		t.Errorf("%d sockets were used again", n)
+	}
+}

@@ -1,0 +1,116 @@
+package udp
+
+import (
+	"time"
+
+	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/internal/sys"
+)
+
+// key is what makes datagrams belong together.
+type key struct {
+	client sys.Endpoint
+	local  sys.PacketInfo // zero but on wildcard sockets
+	socket int32
+}
+
+// active is how long a session that has had an answer, or a second datagram,
+// is safe from making room.
+const active = time.Second
+
+// order is sessions by the time when something last moved in them.
+type order struct{ oldest, newest *session }
+
+func (o *order) add(s *session) {
+	s.older, s.newer = o.newest, nil
+	if o.newest != nil {
+		o.newest.newer = s
+	} else {
+		o.oldest = s
+	}
+	o.newest = s
+	s.order = o
+}
+
+func (o *order) remove(s *session) {
+	if s.older != nil {
+		s.older.newer = s.newer
+	} else {
+		o.oldest = s.newer
+	}
+	if s.newer != nil {
+		s.newer.older = s.older
+	} else {
+		o.newest = s.older
+	}
+	s.older, s.newer, s.order = nil, nil, nil
+}
+
+// book is the sessions of one listener on one worker.
+type book struct {
+	listener *Listener
+	fresh    order // one datagram, no answer
+	proven   order
+	n        int
+}
+
+// touch notes that something has moved in a session.
+func (w *Worker) touch(s *session) {
+	now := w.loop.Now()
+	if s.proven() && s.order == &s.book.fresh {
+		s.order.remove(s)
+		s.book.proven.add(s)
+	} else if s.active != now {
+		o := s.order
+		o.remove(s)
+		o.add(s)
+	}
+	s.active = now
+}
+
+// proven reports whether the session is more than one datagram from an address
+// that may be nobody's.
+func (s *session) proven() bool { return s.requests > 1 || s.responses > 0 }
+
+// makeRoom ends the session that is missed least, and reports whether there was
+// one.
+func (w *Worker) makeRoom(b *book) bool {
+	s := b.fresh.oldest
+	if s == nil || s.first >= 0 { // what has datagrams in the batch at hand stays
+		s = b.proven.oldest
+		if s == nil || w.loop.Now().Sub(s.active) < active {
+			return false
+		}
+	}
+	w.evict(s)
+	return true
+}
+
+// nextExpiry returns when the first session may have to end, or 0 if there is
+// none.
+func (w *Worker) nextExpiry() clock.Time {
+	var first clock.Time
+	for _, b := range w.books {
+		for _, s := range [...]*session{b.fresh.oldest, b.proven.oldest} {
+			if s == nil {
+				continue
+			}
+			if at := s.active.Add(b.listener.IdleTimeout); first == 0 || at < first {
+				first = at
+			}
+		}
+	}
+	return first
+}
+
+// expire ends the sessions in which nothing has moved for idle_timeout.
+func (w *Worker) expire() {
+	now := w.loop.Now()
+	for _, b := range w.books {
+		for _, o := range [...]*order{&b.fresh, &b.proven} {
+			for s := o.oldest; s != nil && now.Sub(s.active) >= b.listener.IdleTimeout; s = o.oldest {
+				w.onIdle(s)
+			}
+		}
+	}
+}
