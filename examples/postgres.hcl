@@ -1,5 +1,9 @@
 # PostgreSQL: sessions live for hours and are silent for most of it.
 
+log {
+  decisions = "failures" # why a session went elsewhere, on standard error
+}
+
 upstream "orders" {
   server "10.0.0.11:5432" {
     name         = "a"
