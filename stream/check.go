@@ -18,6 +18,9 @@ import (
 func checkLoops(cfg *conf.Config, u *conf.Upstream, peers []*upstream.Peer) error {
 	for i := range cfg.Listeners {
 		l := &cfg.Listeners[i]
+		if !speaks(cfg, u, l.Protocol) {
+			continue // a port of TCP and the same one of UDP are two
+		}
 		for _, a := range l.Listen {
 			for _, p := range peers {
 				if reaches(p, a) {
@@ -27,6 +30,16 @@ func checkLoops(cfg *conf.Config, u *conf.Upstream, peers []*upstream.Peer) erro
 		}
 	}
 	return nil
+}
+
+// speaks reports whether sessions to the upstream can be of that protocol.
+func speaks(cfg *conf.Config, u *conf.Upstream, protocol conf.Protocol) bool {
+	for i := range cfg.Listeners {
+		if l := &cfg.Listeners[i]; l.Upstream == u.Name && l.Protocol == protocol {
+			return true
+		}
+	}
+	return false
 }
 
 func reaches(p *upstream.Peer, a conf.Address) bool {

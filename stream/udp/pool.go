@@ -75,7 +75,7 @@ func (w *Worker) poolOf(l *Listener, p *upstream.Peer) *peerPool {
 }
 
 // connTo returns a socket that is connected to the peer: one whose quarantine
-// is over, or a new one. local says that an error is this machine's.
+// is over, or a new one. local says that an error is not the peer's.
 func (w *Worker) connTo(l *Listener, p *upstream.Peer) (c *conn, errno unix.Errno, local bool) {
 	pool := w.poolOf(l, p)
 	now := w.loop.Now()
@@ -88,7 +88,34 @@ func (w *Worker) connTo(l *Listener, p *upstream.Peer) (c *conn, errno unix.Errn
 		}
 		w.closeConn(c)
 	}
-	return w.newConn(pool)
+	c, errno, local = w.newConn(pool)
+	if shortage(errno) && w.pooled > 0 {
+		w.dropIdle()
+		c, errno, local = w.newConn(pool)
+	}
+	return c, errno, local || shortage(errno)
+}
+
+// shortage reports whether this machine has run out of ports or descriptors.
+// Connected sockets take a port of the one range, whatever their peer: the
+// kernel chooses it before it knows the peer.
+func shortage(errno unix.Errno) bool {
+	switch errno {
+	case unix.EAGAIN, unix.EADDRNOTAVAIL, unix.EADDRINUSE, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+		return true
+	}
+	return false
+}
+
+// dropIdle closes some idle sockets, whose ports and descriptors sessions need
+// now.
+func (w *Worker) dropIdle() {
+	for _, p := range w.pools {
+		for range (p.n + 1) / 2 {
+			w.closeConn(p.pop())
+			w.pooled--
+		}
+	}
 }
 
 // empty takes what has come to an idle socket since the loop last heard of it,
