@@ -83,6 +83,9 @@ func (f *Inflight) come(now Millis) {
 
 // leave counts a session of that age out.
 func (f *Inflight) leave(age, now Millis) {
+	if f.Count == 0 {
+		return // it came under another configuration
+	}
 	f.Count--
 	if f.Count == 0 {
 		f.Accumulated = 0

@@ -107,3 +107,14 @@ func KeyOf(method string) Key { return methods[method].key }
 // OneTier reports whether the method sees the backups at the end of the one
 // list of peers.
 func OneTier(method string) bool { return methods[method].oneTier }
+
+// heir is a Method that goes on where one with other peers has left off.
+type heir interface{ inherit(from Method) }
+
+// Succeed has m, which was made for another list of peers, take over what old
+// has kept, if it is something that outlives the list.
+func Succeed(m, old Method) {
+	if h, ok := m.(heir); ok {
+		h.inherit(old)
+	}
+}

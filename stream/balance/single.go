@@ -1,5 +1,7 @@
 package balance
 
+import "slices"
+
 func init() {
 	register("single", registration{oneTier: true, make: func(o Options, peers []*Peer) (Method, error) {
 		return &single{peers: peers, failback: o.Failback, active: nobody}, nil
@@ -63,4 +65,13 @@ func (m *single) heir(now Millis) int {
 // fit reports whether peer i may be the active one.
 func (m *single) fit(i int, now Millis) bool {
 	return i != nobody && m.peers[i].Admin == Up && m.peers[i].Available(now.Seconds())
+}
+
+// inherit keeps the active peer, if it is still one of the list.
+func (m *single) inherit(from Method) {
+	old, ok := from.(*single)
+	if !ok || old.active == nobody {
+		return
+	}
+	m.active = slices.Index(m.peers, old.peers[old.active])
 }

@@ -412,7 +412,7 @@ func (s *Simulation) close(e *event) note {
 // share works out which part of each session every peer ought to get: by
 // weight, among the primaries that the operator has left in.
 func (s *Simulation) share() {
-	if m := s.group.Method; m == conf.First || m == conf.Single {
+	if m := s.group.Method(); m == conf.First || m == conf.Single {
 		return // these give by order, not by weight
 	}
 	total := 0

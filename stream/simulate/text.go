@@ -66,7 +66,7 @@ func newTextTeller(w io.Writer, s *Simulation, sc *Script) *textTeller {
 
 // heading explains the columns.
 func (t *textTeller) heading() {
-	fmt.Fprintf(t.w, "upstream %q by %s: %s\n", t.sim.group.Name, t.sim.group.Method, list(t.sim.names))
+	fmt.Fprintf(t.w, "upstream %q by %s: %s\n", t.sim.group.Name, t.sim.group.Method(), list(t.sim.names))
 	switch {
 	case t.cells == nil:
 	case t.holding:

@@ -162,7 +162,7 @@ func (w *Worker) dial(s *session) (errno unix.Errno, local bool) {
 	s.half[up] = half{fd: fd, unix: s.peer.IsUnix(), writable: true}
 	if !s.half[up].unix {
 		sys.SetNoDelay(fd)
-		if c := s.listener.Group.Congestion; c != "" {
+		if c := s.listener.Group.Congestion(); c != "" {
 			sys.SetCongestion(fd, c) // checked at start
 		}
 	}

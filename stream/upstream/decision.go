@@ -40,7 +40,7 @@ type Probe struct {
 // Explain picks as Pick does and tells how the choice came about. It
 // allocates.
 func (g *Group) Explain(a *Attempts, now clock.Time) (*Peer, *Decision) {
-	d := &Decision{Upstream: g.Name, Method: g.Method, Attempt: len(a.tried) + 1}
+	d := &Decision{Upstream: g.Name, Method: g.Method(), Attempt: len(a.tried) + 1}
 	d.Peer = g.pick(a, now, d)
 	d.Backup = a.tier == backup
 	return d.Peer, d
@@ -48,23 +48,25 @@ func (g *Group) Explain(a *Attempts, now clock.Time) (*Peer, *Decision) {
 
 // Inspect tells why nobody was picked for a session, after Pick returned nil.
 func (g *Group) Inspect(a *Attempts, now clock.Time) *Decision {
-	d := &Decision{Upstream: g.Name, Method: g.Method, Attempt: len(a.tried) + 1, Backup: a.tier == backup}
+	d := &Decision{Upstream: g.Name, Method: g.Method(), Attempt: len(a.tried) + 1, Backup: a.tier == backup}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	seconds := balance.Seconds(now.Seconds())
 	if a.tier == backup {
-		g.tellPrimariesLocked(a, seconds, d)
+		d.addPrimaries(a, seconds)
 	}
-	d.add(g.peers[a.tier], balance.Inspect(g.state[a.tier], &a.selection, seconds))
+	d.add(a.shape.peers[a.tier], balance.Inspect(a.shape.state[a.tier], &a.selection, seconds))
 	return d
 }
 
-// tellPrimariesLocked tells of the primaries that a session has left behind for
-// the backups. Its tried bits speak of the backups by now.
-func (g *Group) tellPrimariesLocked(a *Attempts, now balance.Seconds, d *Decision) {
+// addPrimaries tells of the primaries that a session has left behind for the
+// backups. Its tried bits speak of the backups by now. Preconditions: the
+// group's mu is held.
+func (d *Decision) addPrimaries(a *Attempts, now balance.Seconds) {
+	sh := a.shape
 	var none balance.Selection
-	none.Grow(len(g.peers[primary]))
-	d.add(g.peers[primary], balance.Inspect(g.state[primary], &none, now))
+	none.Grow(len(sh.peers[primary]))
+	d.add(sh.peers[primary], balance.Inspect(sh.state[primary], &none, now))
 	for i := range d.Candidates {
 		if slices.Contains(a.tried, d.Candidates[i].Peer) {
 			d.Candidates[i].Left = balance.LeftTried

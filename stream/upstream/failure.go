@@ -22,34 +22,38 @@ const (
 func (g *Group) Connected(p *Peer, took time.Duration, now clock.Time) {
 	g.mu.Lock()
 	p.succeedLocked()
-	if t := g.timed[p.tier]; t != nil {
+	if t := g.trackerLocked(p); t != nil {
 		t.Connected(&p.balance, millis(took), balance.Millis(now.Millis()))
 	}
 	g.mu.Unlock()
 }
 
 // WantsFirstByte reports whether FirstByte does anything.
-func (g *Group) WantsFirstByte() bool { return g.timed[primary] != nil }
+func (g *Group) WantsFirstByte() bool { return g.shape.Load().timed[primary] != nil }
+
+// trackerLocked returns the method of the peer's tier if it follows sessions,
+// else nil.
+func (g *Group) trackerLocked(p *Peer) balance.Tracker { return g.shape.Load().timed[p.tier] }
 
 // FirstByte notes that the peer's first byte, or its end of input without one,
 // came took after the pick.
 func (g *Group) FirstByte(p *Peer, took time.Duration, now clock.Time) {
-	if t := g.timed[p.tier]; t != nil {
-		g.mu.Lock()
+	g.mu.Lock()
+	if t := g.trackerLocked(p); t != nil {
 		t.FirstByte(&p.balance, millis(took), balance.Millis(now.Millis()))
-		g.mu.Unlock()
 	}
+	g.mu.Unlock()
 }
 
 // Answered notes that the first answer of a UDP peer came, took after the
 // pick. Its failures are forgiven at Release only, as in nginx.
 func (g *Group) Answered(p *Peer, took time.Duration, now clock.Time) {
-	if t := g.timed[p.tier]; t != nil {
-		g.mu.Lock()
+	g.mu.Lock()
+	if t := g.trackerLocked(p); t != nil {
 		t.Connected(&p.balance, 0, balance.Millis(now.Millis()))
 		t.FirstByte(&p.balance, millis(took), balance.Millis(now.Millis()))
-		g.mu.Unlock()
 	}
+	g.mu.Unlock()
 }
 
 // Took is what a session has measured of its use of a peer, each from the pick
@@ -86,7 +90,8 @@ func (g *Group) ExplainFailure(p *Peer, o Outcome, took Took, now clock.Time) *F
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b := &p.balance
-	f := &Failure{Peer: p, Charged: o == Failed && !g.single, Only: g.single, Before: b.Effective}
+	single := g.shape.Load().single
+	f := &Failure{Peer: p, Charged: o == Failed && !single, Only: single, Before: b.Effective}
 	g.releaseLocked(p, o, took, now)
 	f.Fails, f.MaxFails, f.Weight, f.After = b.Fails, b.MaxFails, b.Weight, b.Effective
 	f.Unavailable = !b.Available(balance.Seconds(now.Seconds()))
@@ -97,14 +102,14 @@ func (g *Group) ExplainFailure(p *Peer, o Outcome, took Took, now clock.Time) *F
 func (g *Group) releaseLocked(p *Peer, o Outcome, took Took, now clock.Time) {
 	p.balance.Conns--
 	switch {
-	case g.single:
+	case g.shape.Load().single:
 		p.balance.Fails = 0
 	case o == Failed:
 		p.failLocked(balance.Seconds(now.Seconds()))
 	default:
 		p.succeedLocked()
 	}
-	if t := g.timed[p.tier]; t != nil {
+	if t := g.trackerLocked(p); t != nil {
 		times := balance.Times{balance.Connect: millis(took.Connect), balance.FirstByte: millis(took.FirstByte), balance.LastByte: millis(took.Whole)}
 		t.Released(&p.balance, balance.Use{Took: times, Failed: o == Failed}, balance.Millis(now.Millis()))
 	}

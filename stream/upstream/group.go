@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,69 +23,105 @@ const (
 // Group is one upstream at run time.
 type Group struct {
 	// immutable
-	Name       string
-	Method     string
-	Congestion string // TCP_CONGESTION of the sockets to the peers; "" = the system's
+	Name string
+	seed uint64
+
+	usable atomic.Int32          // peers that are not down, in both tiers
+	shape  atomic.Pointer[shape] // written under mu
+
+	mu sync.Mutex // guards the peers' balance, and what the methods keep
+}
+
+// shape is what the configuration makes of a group: immutable, and replaced as a
+// whole by Update.
+type shape struct {
+	balance    conf.Balance
+	congestion string // TCP_CONGESTION of the sockets to the peers; "" = the system's
 	single     bool   // one primary peer and no backup
 	key        []keyPart
 	keyed      bool
+	peers      [tiers][]*Peer
+	state      [tiers][]*balance.Peer // the same peers' balance, as a method wants them
+	methods    [tiers]balance.Method  // what they point to is guarded by the group's mu
 	timed      [tiers]balance.Tracker // the methods, if they follow sessions
-
-	usable atomic.Int32 // peers that are not down, in both tiers
-
-	mu      sync.Mutex
-	methods [tiers]balance.Method
-	peers   [tiers][]*Peer         // slices immutable; guarded by mu: the peers' balance
-	state   [tiers][]*balance.Peer // the same peers' balance, as a method wants them
 }
 
 // NewGroup returns the run-time group of a configured upstream whose servers
 // were resolved to peers. The methods that draw lots draw the same ones for the
 // same seed.
 func NewGroup(u *conf.Upstream, peers []*Peer, seed uint64) (*Group, error) {
-	g := &Group{Name: u.Name, Method: u.Balance.Method, Congestion: u.Congestion}
-	for _, p := range peers {
-		if p.Backup {
-			p.tier = backup
-		}
-		g.peers[p.tier] = append(g.peers[p.tier], p)
-		if p.balance.Admin != balance.Down {
-			g.usable.Add(1)
-		}
+	g := &Group{Name: u.Name, seed: seed}
+	sh, err := newShape(u, peers, seed)
+	if err != nil {
+		return nil, err
 	}
-	if len(g.peers[primary]) == 0 {
+	g.adopt(sh)
+	return g, nil
+}
+
+// newShape sorts peers into tiers and makes their methods.
+func newShape(u *conf.Upstream, peers []*Peer, seed uint64) (*shape, error) {
+	sh := &shape{balance: u.Balance, congestion: u.Congestion}
+	for _, p := range peers {
+		tier := primary
+		if p.Backup {
+			tier = backup
+		}
+		sh.peers[tier] = append(sh.peers[tier], p)
+	}
+	if len(sh.peers[primary]) == 0 {
 		return nil, fmt.Errorf("build upstream %q: it has no primary server", u.Name)
 	}
-	g.single = len(g.peers[primary]) == 1 && len(g.peers[backup]) == 0
-	if balance.OneTier(g.Method) {
-		for _, p := range g.peers[backup] {
-			p.tier = primary
-		}
-		g.peers[primary] = append(g.peers[primary], g.peers[backup]...)
-		g.peers[backup] = nil
+	sh.single = len(sh.peers[primary]) == 1 && len(sh.peers[backup]) == 0
+	if balance.OneTier(u.Balance.Method) {
+		sh.peers[primary] = append(sh.peers[primary], sh.peers[backup]...)
+		sh.peers[backup] = nil
 	}
-	for tier, peers := range g.peers {
+	for tier, peers := range sh.peers {
 		for _, p := range peers {
-			g.state[tier] = append(g.state[tier], &p.balance)
+			sh.state[tier] = append(sh.state[tier], &p.balance)
 		}
 		if len(peers) == 0 {
 			continue
 		}
-		m, err := balance.New(methodOptions(&u.Balance, seed), g.state[tier])
+		m, err := balance.New(methodOptions(&u.Balance, seed), sh.state[tier])
 		if err != nil {
 			return nil, fmt.Errorf("build upstream %q: %w", u.Name, err)
 		}
-		g.methods[tier] = m
-		g.timed[tier], _ = m.(balance.Tracker)
+		sh.methods[tier] = m
+		sh.timed[tier], _ = m.(balance.Tracker)
 	}
-	switch balance.KeyOf(g.Method) {
+	switch balance.KeyOf(u.Balance.Method) {
 	case balance.OwnKey:
-		g.key, g.keyed = compileKey(u.Balance.Key, u.Name), true
+		sh.key, sh.keyed = compileKey(u.Balance.Key, u.Name), true
 	case balance.AddressKey:
-		g.key, g.keyed = compileKey(conf.Template{{Variable: binaryAddress}}, u.Name), true
+		sh.key, sh.keyed = compileKey(conf.Template{{Variable: binaryAddress}}, u.Name), true
 	}
-	return g, nil
+	return sh, nil
 }
+
+// adopt makes sh the group's shape. Preconditions: mu is held, or nobody else
+// has the group.
+func (g *Group) adopt(sh *shape) {
+	usable := 0
+	for tier, peers := range sh.peers {
+		for _, p := range peers {
+			p.tier = tier
+			if p.balance.Admin != balance.Down {
+				usable++
+			}
+		}
+	}
+	g.usable.Store(int32(usable))
+	g.shape.Store(sh)
+}
+
+// Method returns the name of the balancing method.
+func (g *Group) Method() string { return g.shape.Load().balance.Method }
+
+// Congestion returns TCP_CONGESTION of the sockets to the peers; "" is the
+// system's.
+func (g *Group) Congestion() string { return g.shape.Load().congestion }
 
 func methodOptions(b *conf.Balance, seed uint64) balance.Options {
 	return balance.Options{
@@ -104,7 +141,8 @@ func methodOptions(b *conf.Balance, seed uint64) balance.Options {
 
 // Peers returns the peers in configuration order, primaries before backups.
 func (g *Group) Peers() []*Peer {
-	return append(append([]*Peer(nil), g.peers[primary]...), g.peers[backup]...)
+	sh := g.shape.Load()
+	return append(append([]*Peer(nil), sh.peers[primary]...), sh.peers[backup]...)
 }
 
 // Limits bound a session's walk from peer to peer.
@@ -119,6 +157,7 @@ type Attempts struct {
 	// Group.AppendKey, between Begin and its first Pick.
 	Key []byte
 
+	shape     *shape // that selection and tier speak of
 	selection balance.Selection
 	tier      int
 	left      int // attempts that may still end in failure and be followed by another
@@ -133,10 +172,8 @@ func (a *Attempts) Tried() []*Peer { return a.tried }
 // It keeps the room that a has from earlier use.
 func (g *Group) Begin(a *Attempts, l Limits, now clock.Time) {
 	a.Key = a.Key[:0]
-	a.selection.Reset()
-	a.selection.Grow(max(len(g.peers[primary]), len(g.peers[backup])))
-	a.tier = primary
 	a.tried = a.tried[:0]
+	a.aim(g.shape.Load())
 	a.left = int(g.usable.Load())
 	if l.Tries > 0 {
 		a.left = min(a.left, l.Tries)
@@ -144,6 +181,27 @@ func (g *Group) Begin(a *Attempts, l Limits, now clock.Time) {
 	a.deadline = 0
 	if l.Timeout > 0 {
 		a.deadline = now.Add(l.Timeout)
+	}
+}
+
+// aim has the session choose among the peers of sh from now on, beginning with
+// the primaries. Who was attempted before stays so.
+func (a *Attempts) aim(sh *shape) {
+	a.shape, a.tier = sh, primary
+	a.selection.Reset()
+	a.selection.Grow(max(len(sh.peers[primary]), len(sh.peers[backup])))
+	a.markTried()
+}
+
+// markTried marks who was attempted among the tier's peers.
+func (a *Attempts) markTried() {
+	if len(a.tried) == 0 {
+		return
+	}
+	for i, p := range a.shape.peers[a.tier] {
+		if slices.Contains(a.tried, p) {
+			a.selection.MarkTried(i)
+		}
 	}
 }
 
@@ -156,7 +214,10 @@ func (g *Group) Pick(a *Attempts, now clock.Time) *Peer { return g.pick(a, now, 
 func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 	a.selection.Key = a.Key
 	g.mu.Lock()
-	p := g.pickLocked(a, balance.Millis(now.Millis()), d)
+	if sh := g.shape.Load(); sh != a.shape {
+		a.aim(sh) // the configuration has changed between two attempts
+	}
+	p := a.pickLocked(balance.Millis(now.Millis()), d)
 	g.mu.Unlock()
 	if p != nil {
 		a.tried = append(a.tried, p)
@@ -164,25 +225,27 @@ func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 	return p
 }
 
-func (g *Group) pickLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
-	if g.single {
-		return g.pickSingleLocked(a, now, d)
+func (a *Attempts) pickLocked(now balance.Millis, d *Decision) *Peer {
+	sh := a.shape
+	if sh.single {
+		return sh.pickSingleLocked(a, now, d)
 	}
 	if d != nil && a.tier == backup {
-		g.tellPrimariesLocked(a, now.Seconds(), d)
+		d.addPrimaries(a, now.Seconds())
 	}
-	i := g.pickInTierLocked(a, now, d)
-	if i < 0 && a.tier == primary && len(g.peers[backup]) > 0 {
+	i := a.pickInTierLocked(now, d)
+	if i < 0 && a.tier == primary && len(sh.peers[backup]) > 0 {
 		// The session moves to the backup tier for good. The tried bits now
 		// speak of that tier's peers, and a search begins anew.
 		a.tier = backup
 		a.selection.Reset()
-		i = g.pickInTierLocked(a, now, d)
+		a.markTried()
+		i = a.pickInTierLocked(now, d)
 	}
 	if i < 0 {
 		return nil
 	}
-	p := g.peers[a.tier][i]
+	p := sh.peers[a.tier][i]
 	a.selection.MarkTried(i)
 	p.balance.Conns++
 	if now.Seconds()-p.balance.Checked > p.balance.FailTimeout {
@@ -190,39 +253,40 @@ func (g *Group) pickLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
 		// is its one probe for the next fail_timeout.
 		p.balance.Checked = now.Seconds()
 	}
-	if t := g.timed[a.tier]; t != nil {
+	if t := sh.timed[a.tier]; t != nil {
 		t.Picked(&p.balance, now)
 	}
 	return p
 }
 
-func (g *Group) pickInTierLocked(a *Attempts, now balance.Millis, d *Decision) int {
+func (a *Attempts) pickInTierLocked(now balance.Millis, d *Decision) int {
+	sh := a.shape
 	if d == nil {
-		return g.methods[a.tier].Pick(&a.selection, now)
+		return sh.methods[a.tier].Pick(&a.selection, now)
 	}
-	i, e := balance.Explain(g.methods[a.tier], g.state[a.tier], &a.selection, now)
-	d.add(g.peers[a.tier], e)
+	i, e := balance.Explain(sh.methods[a.tier], sh.state[a.tier], &a.selection, now)
+	d.add(sh.peers[a.tier], e)
 	return i
 }
 
 // pickSingleLocked picks the only peer. It has nobody to hand its sessions to,
 // so failures never count against it; only the operator's limits do.
-func (g *Group) pickSingleLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
-	p := g.peers[primary][0]
+func (sh *shape) pickSingleLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
+	p := sh.peers[primary][0]
 	ok := p.balance.Admin == balance.Up && !p.balance.Full()
 	if d != nil {
-		e := balance.Inspect(g.state[primary], &a.selection, now.Seconds())
+		e := balance.Inspect(sh.state[primary], &a.selection, now.Seconds())
 		e.By = onlyServer
 		if ok {
 			e.Winner, e.Candidates[0].Left = 0, balance.Eligible
 		}
-		d.add(g.peers[primary], e)
+		d.add(sh.peers[primary], e)
 	}
 	if !ok {
 		return nil
 	}
 	p.balance.Conns++
-	if t := g.timed[primary]; t != nil {
+	if t := sh.timed[primary]; t != nil {
 		t.Picked(&p.balance, now)
 	}
 	return p
@@ -247,7 +311,8 @@ func (g *Group) SetAdmin(p *Peer, a balance.Admin) {
 func (g *Group) Snapshot(out []Snapshot, now clock.Time) []Snapshot {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, tier := range g.peers {
+	sh := g.shape.Load()
+	for _, tier := range sh.peers {
 		for _, p := range tier {
 			s := Snapshot{
 				Name:    p.Name,
@@ -256,7 +321,7 @@ func (g *Group) Snapshot(out []Snapshot, now clock.Time) []Snapshot {
 				State:   p.stateLocked(balance.Seconds(now.Seconds())),
 				Balance: p.balance,
 			}
-			if g.single && (s.State == Unavailable || s.State == Trial) {
+			if sh.single && (s.State == Unavailable || s.State == Trial) {
 				s.State = Up
 			}
 			for i := range p.Stats {

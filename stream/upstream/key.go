@@ -66,12 +66,12 @@ func compileKey(t conf.Template, upstream string) []keyPart {
 }
 
 // Keyed reports whether the group's method hashes a key.
-func (g *Group) Keyed() bool { return g.keyed }
+func (g *Group) Keyed() bool { return g.shape.Load().keyed }
 
 // AppendKey appends the key of a session to b. It allocates nothing but what b
 // lacks.
 func (g *Group) AppendKey(b []byte, f *Facts) []byte {
-	for _, part := range g.key {
+	for _, part := range g.shape.Load().key {
 		b = part(b, f)
 	}
 	return b

@@ -3,6 +3,7 @@ package upstream
 import (
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/balance"
@@ -20,10 +21,21 @@ type Peer struct {
 	addrString string
 	tier       int // set by NewGroup
 
-	down atomic.Bool // the operator's word, for sessions that look between picks
+	// for sessions that look between picks
+	down    atomic.Bool // the operator's word
+	removed atomic.Bool // no longer in the configuration
 
 	// guarded by the group's mutex
-	balance balance.Peer
+	balance    balance.Peer
+	configured settings
+}
+
+// settings are what a configuration says of a peer and may change while it
+// stays the same peer.
+type settings struct {
+	weight, maxFails, maxConns int
+	failTimeout                time.Duration
+	down                       bool
 }
 
 // String returns the peer's address as nginx logs it: 127.0.0.1:5432,
@@ -32,6 +44,9 @@ func (p *Peer) String() string { return p.addrString }
 
 // IsUnix reports whether the peer is a unix socket.
 func (p *Peer) IsUnix() bool { return p.Path != "" }
+
+// IsRemoved reports whether the peer is no longer in the configuration.
+func (p *Peer) IsRemoved() bool { return p.removed.Load() }
 
 // IsDown reports whether the operator has set the peer down.
 func (p *Peer) IsDown() bool { return p.down.Load() }
@@ -57,6 +72,7 @@ func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
 		p.addrString = s.Address.String()
 	}
 	p.balance.Address = p.addrString
+	p.configured = settings{s.Weight, s.MaxFails, s.MaxConns, s.FailTimeout, s.Down}
 	if s.Down {
 		p.balance.Admin = balance.Down
 		p.down.Store(true)

@@ -219,7 +219,7 @@ func TestExplainFailureTellsWhatReleaseDid(t *testing.T) {
 		t.Errorf("it told %+v of %+v", f, b)
 	}
 	s.begin("").pick().begin("").pick() // a again, for the weight it has left
-	f = s.g.ExplainFailure(s.g.peers[primary][0], Failed, Took{}, s.now.Now())
+	f = s.g.ExplainFailure(s.g.Peers()[0], Failed, Took{}, s.now.Now())
 	if !f.Unavailable || s.at(f.Until) != "+11s" {
 		t.Errorf("it told %+v", f)
 	}

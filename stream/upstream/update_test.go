@@ -1,0 +1,243 @@
+package upstream
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/internal/clock"
+)
+
+// list returns fresh peers of those names, as a reload resolves them.
+func list(edit func(s *conf.Server), names ...string) []*Peer {
+	var peers []*Peer
+	for _, name := range names {
+		s := conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(name[0])})
+		s.Name = name
+		if edit != nil {
+			edit(&s)
+		}
+		peers = append(peers, newPeer(&s, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Address.Port), 1))
+	}
+	return peers
+}
+
+func mustUpdate(t *testing.T, g *Group, b conf.Balance, peers []*Peer) *Plan {
+	t.Helper()
+	u := conf.NewUpstream(g.Name)
+	u.Balance = b
+	plan := g.Plan(peers)
+	if err := g.Update(&u, plan); err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func names(peers []*Peer) []string {
+	var out []string
+	for _, p := range peers {
+		out = append(out, p.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func newUpdateGroup(t *testing.T, b conf.Balance, peers []*Peer) *Group {
+	t.Helper()
+	u := conf.NewUpstream("u")
+	u.Balance = b
+	g, err := NewGroup(&u, peers, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// What stays keeps its state; what goes is picked no more and given back in
+// peace.
+func TestUpdateKeepsWhatStays(t *testing.T) {
+	rr := conf.DefaultBalance(conf.RoundRobin)
+	g := newUpdateGroup(t, rr, list(nil, "a", "b", "c"))
+	now := clock.Now()
+	var held []*Peer
+	for range 5 {
+		p, _ := sessionOf(g, 0, now)
+		held = append(held, p)
+	}
+	before := g.Snapshot(nil, now)
+	plan := mustUpdate(t, g, rr, list(func(s *conf.Server) {
+		if s.Name == "b" {
+			s.Weight, s.MaxConns = 4, 9
+		}
+	}, "b", "d", "a"))
+	if a, r, c := names(plan.Added), names(plan.Removed), names(plan.Changed); !slices.Equal(a, []string{"d"}) || !slices.Equal(r, []string{"c"}) || !slices.Equal(c, []string{"b"}) {
+		t.Errorf("added %v, removed %v, changed %v", a, r, c)
+	}
+	after := g.Snapshot(nil, now)
+	if after[0].Name != "b" || after[1].Name != "d" || after[2].Name != "a" {
+		t.Fatalf("the order is %s %s %s", after[0].Name, after[1].Name, after[2].Name)
+	}
+	if after[0].Balance.Conns != before[1].Balance.Conns || after[0].Balance.Weight != 4 || after[0].Balance.Effective != 4 || after[0].Balance.MaxConns != 9 {
+		t.Errorf("b is %+v", after[0].Balance)
+	}
+	if after[2].Balance != before[0].Balance {
+		t.Errorf("a was %+v and is %+v", before[0].Balance, after[2].Balance)
+	}
+	for range 50 {
+		p, _ := sessionOf(g, 0, now)
+		if p.Name == "c" {
+			t.Fatal("the removed peer was picked")
+		}
+		g.Release(p, Succeeded, Took{}, now)
+	}
+	for _, p := range held {
+		g.Release(p, Succeeded, Took{}, now)
+		if p.IsRemoved() != (p.Name == "c") {
+			t.Errorf("%s: removed is %v", p.Name, p.IsRemoved())
+		}
+	}
+	for _, p := range g.Snapshot(nil, now) {
+		if p.Balance.Conns != 0 {
+			t.Errorf("%s has %d connections", p.Name, p.Balance.Conns)
+		}
+	}
+}
+
+// A penalty keeps its share of the weight, and an account no more than a cycle
+// of it.
+func TestUpdateKeepsWeightsSane(t *testing.T) {
+	rr := conf.DefaultBalance(conf.RoundRobin)
+	weigh := func(w int) func(s *conf.Server) {
+		return func(s *conf.Server) {
+			if s.Name == "a" {
+				s.Weight, s.MaxFails = w, 2
+			}
+		}
+	}
+	g := newUpdateGroup(t, rr, list(weigh(1000), "a", "b"))
+	now := clock.Now()
+	if held, _ := sessionOf(g, 0, now, "a"); held.Name != "b" {
+		t.Fatal("a did not fail")
+	}
+	for range 3 {
+		sessionOf(g, 0, now)
+	}
+	was := g.Snapshot(nil, now)[0].Balance
+	mustUpdate(t, g, rr, list(weigh(10), "a", "b"))
+	is := g.Snapshot(nil, now)[0].Balance
+	if is.Effective != was.Effective*10/1000 || is.Fails != 1 || is.Current < -11 || is.Current > 11 {
+		t.Errorf("was %+v, is %+v", was, is)
+	}
+	got := map[string]int{}
+	for range 22 {
+		p, _ := sessionOf(g, 0, now)
+		got[p.Name]++
+	}
+	if got["a"] < 17 || got["b"] < 1 {
+		t.Errorf("the 22 sessions after it went to %v", got)
+	}
+}
+
+// A session between two attempts goes on among the new peers, and attempts
+// nobody twice.
+func TestUpdateBetweenAttempts(t *testing.T) {
+	rr := conf.DefaultBalance(conf.RoundRobin)
+	mf0 := func(s *conf.Server) { s.MaxFails = 0 }
+	g := newUpdateGroup(t, rr, list(mf0, "a", "b", "c"))
+	now := clock.Now()
+	var a Attempts
+	g.Begin(&a, Limits{}, now)
+	p := g.Pick(&a, now)
+	mustUpdate(t, g, rr, list(mf0, "z", "c", "b", "a"))
+	g.Release(p, Failed, Took{Connect: -1, FirstByte: -1}, now)
+	seen := []string{p.Name}
+	for {
+		q := g.Pick(&a, now)
+		if q == nil {
+			break
+		}
+		if slices.Contains(seen, q.Name) {
+			t.Fatalf("%s was attempted twice", q.Name)
+		}
+		seen = append(seen, q.Name)
+		g.Release(q, Failed, Took{Connect: -1, FirstByte: -1}, now)
+	}
+	if len(seen) != 4 {
+		t.Errorf("attempted %v", seen)
+	}
+}
+
+// The active peer of single stays active while it is in the list; a change of
+// method takes effect at once.
+func TestUpdateOfMethods(t *testing.T) {
+	single := conf.DefaultBalance(conf.Single)
+	g := newUpdateGroup(t, single, list(nil, "a", "b", "c"))
+	now := clock.Now()
+	if held, _ := sessionOf(g, 0, now, "a"); held.Name != "b" {
+		t.Fatalf("%s is active", held.Name)
+	}
+	now = now.Add(time.Minute)
+	mustUpdate(t, g, single, list(nil, "a", "c", "b"))
+	if held, _ := sessionOf(g, 0, now); held.Name != "b" {
+		t.Errorf("after a reload %s is active, it was b", held.Name)
+	}
+	mustUpdate(t, g, single, list(nil, "a", "c"))
+	if held, _ := sessionOf(g, 0, now); held.Name != "a" {
+		t.Errorf("without b %s is active, want a", held.Name)
+	}
+	mustUpdate(t, g, conf.DefaultBalance(conf.LeastConn), list(nil, "a", "c"))
+	if held, _ := sessionOf(g, 0, now); held.Name != "c" {
+		t.Errorf("least_conn picked %s, which has a session", held.Name)
+	}
+	if g.Method() != conf.LeastConn {
+		t.Errorf("the method is %s", g.Method())
+	}
+}
+
+// The operator's word at run time holds until the file's word changes.
+func TestUpdateAndAdmin(t *testing.T) {
+	rr := conf.DefaultBalance(conf.RoundRobin)
+	g := newUpdateGroup(t, rr, list(nil, "a", "b"))
+	now := clock.Now()
+	state := func() balance.Admin { return g.Snapshot(nil, now)[0].Balance.Admin }
+	g.SetAdmin(g.Peers()[0], balance.Drain)
+	mustUpdate(t, g, rr, list(nil, "a", "b"))
+	if state() != balance.Drain {
+		t.Errorf("a reload changed drain to %v", state())
+	}
+	down := func(yes bool) func(s *conf.Server) {
+		return func(s *conf.Server) { s.Down = yes && s.Name == "a" }
+	}
+	mustUpdate(t, g, rr, list(down(true), "a", "b"))
+	if state() != balance.Down || g.usable.Load() != 1 {
+		t.Errorf("down = true made it %v, %d usable", state(), g.usable.Load())
+	}
+	mustUpdate(t, g, rr, list(down(false), "a", "b"))
+	if state() != balance.Up || g.usable.Load() != 2 {
+		t.Errorf("without down it is %v, %d usable", state(), g.usable.Load())
+	}
+}
+
+// An update that does not change what a method is made of does not disturb it.
+func TestUpdateKeepsTheMethodsPlace(t *testing.T) {
+	wrr := conf.DefaultBalance(conf.WeightedRoundRobin)
+	weights := func(s *conf.Server) { s.Weight = map[string]int{"a": 3, "b": 2, "c": 1}[s.Name] }
+	run := func(update bool) []string {
+		g := newUpdateGroup(t, wrr, list(weights, "a", "b", "c"))
+		var out []string
+		for i := range 12 {
+			if update && i%2 == 1 {
+				mustUpdate(t, g, wrr, list(weights, "a", "b", "c"))
+			}
+			p, _ := sessionOf(g, 0, clock.Now())
+			out = append(out, p.Name)
+		}
+		return out
+	}
+	if plain, updated := run(false), run(true); !slices.Equal(plain, updated) {
+		t.Errorf("%v with updates, %v without", updated, plain)
+	}
+}
