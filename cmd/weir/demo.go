@@ -34,8 +34,8 @@ func newDemoCmd() *cobra.Command {
 		Use:   "demo [--for DURATION]",
 		Short: "show the balancer at work, with servers and traffic of its own",
 		Long: `demo starts three small servers, a balancer in front of them and clients, all
-inside this process and on the loopback interface, and shows what happens. Now
-and then one server goes away and comes back.
+inside this process and on the loopback interface, and shows what happens, over
+TCP and over UDP (DNS). Now and then one server goes away and comes back.
 
 On a terminal it shows a page until Ctrl-C. Elsewhere it prints plain lines and
 ends after 10s.`,
@@ -115,6 +115,7 @@ type demo struct {
 	servers [3]*demoServer
 	balance *stream.Server
 	addr    string // that weir listens on
+	dnsAddr string // the same, UDP
 	traffic *demoTraffic
 
 	start    time.Time
@@ -122,6 +123,7 @@ type demo struct {
 	absences int
 	events   []string // the last ones, or those not printed yet
 	peers    []upstream.Snapshot
+	dnsPeers []upstream.Snapshot
 	since    []upstream.Snapshot // when the set of usable peers last changed
 	sinceAt  time.Time
 	samples  []demoSample // of the last second
@@ -146,7 +148,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 
 	// Without ctx's deadline, which a dial would report shortly before ctx does.
 	clients, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	d.traffic = startDemoTraffic(clients, d.addr)
+	d.traffic = startDemoTraffic(clients, d.addr, d.dnsAddr)
 	defer func() {
 		hangUp()
 		d.traffic.running.Wait()
@@ -157,6 +159,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	d.sinceAt = d.start
 	d.peers = d.balance.Peers(demoName)
 	d.since = d.peers
+	d.dnsPeers = d.balance.Peers(dnsName)
 	return d.watch(ctx)
 }
 
@@ -175,21 +178,27 @@ func (d *demo) startBalancer() error {
 	}
 	l := conf.NewListener(demoName)
 	l.Upstream = demoName
-	l.Listen = []conf.Address{{Host: "127.0.0.1", Port: demoPort}}
-	cfg.Upstreams = []conf.Upstream{u}
-	cfg.Listeners = []conf.Listener{l}
+	dns := u
+	dns.Name = dnsName
+	cfg.Upstreams = []conf.Upstream{u, dns}
+	cfg.Listeners = []conf.Listener{l, newDNSListener()}
 
-	opt := stream.Options{Logger: slog.New(slog.DiscardHandler)}
+	// Where people try first, or wherever there is room.
 	var err error
-	d.balance, err = stream.Start(context.Background(), &cfg, opt)
-	if errors.Is(err, unix.EADDRINUSE) {
-		l.Listen[0].Port = 0
-		d.balance, err = stream.Start(context.Background(), &cfg, opt)
+	for _, ports := range [...][2]uint16{{demoPort, demoPort}, {demoPort, 0}, {0, 0}} {
+		for i, port := range ports {
+			cfg.Listeners[i].Listen = []conf.Address{{Host: "127.0.0.1", Port: port}}
+		}
+		d.balance, err = stream.Start(context.Background(), &cfg, stream.Options{Logger: slog.New(slog.DiscardHandler)})
+		if !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
 	}
 	if err != nil {
 		return err
 	}
 	d.addr = d.balance.Bound()[0].Addr.String()
+	d.dnsAddr = d.balance.Bound()[1].Addr.String()
 	return nil
 }
 
@@ -221,16 +230,17 @@ func (d *demo) watch(ctx context.Context) error {
 func (d *demo) follow(now time.Time) error {
 	v := d.servers[demoVictim]
 	switch fails := d.peers[demoVictim].Balance.Fails; {
-	case !v.away && fails == 0 && now.Sub(d.sinceAt) >= d.plan.up:
+	case !v.away && fails == 0 && d.dnsPeers[demoVictim].Balance.Fails == 0 && now.Sub(d.sinceAt) >= d.plan.up:
 		held := 0
 		d.traffic.during(func() { held = v.takeAway() })
 		d.taken = now
 		d.absences++
-		d.event("%s was taken away: connections are refused, %s cut", v.name, count(held, "session"))
+		d.event("%s was taken away: connections and queries are refused, %s cut", v.name, count(held, "session"))
 	case v.away && now.Sub(d.taken) >= d.plan.away:
 		if err := v.comeBack(); err != nil {
 			return err
 		}
+		d.traffic.cameBack()
 		d.event("%s is back; weir finds out when it next tries %s", v.name, v.name)
 	}
 	return nil
@@ -242,6 +252,7 @@ func (d *demo) follow(now time.Time) error {
 func (d *demo) observe(now time.Time) {
 	before := d.peers
 	d.peers = d.balance.Peers(demoName)
+	d.observeDNS()
 	d.sample(now)
 	for i, p := range d.peers {
 		was, is := before[i].Balance.Fails, p.Balance.Fails

@@ -15,15 +15,13 @@ const eventsKept = 12
 // demoSample is what rates are computed from.
 type demoSample struct {
 	at       time.Time
-	accepted uint64
-	bytes    [3]uint64 // by peer, both directions
+	accepted uint64    // TCP
+	bytes    [3]uint64 // the same, by peer, both directions
+	answers  uint64    // UDP
 }
 
 func (d *demo) sample(now time.Time) {
-	s := demoSample{at: now}
-	for _, c := range d.balance.Counters() {
-		s.accepted += c.DownstreamConnections.Load()
-	}
+	s := demoSample{at: now, accepted: d.accepted(), answers: d.closed()[stats.Answered]}
 	for i, p := range d.peers {
 		s.bytes[i] = p.Sent + p.Received
 	}
@@ -31,6 +29,29 @@ func (d *demo) sample(now time.Time) {
 	if n := int(time.Second / demoTick); len(d.samples) > n+1 {
 		d.samples = d.samples[1:]
 	}
+}
+
+// accepted returns how many TCP sessions there were.
+func (d *demo) accepted() uint64 {
+	queries := uint64(0)
+	for _, p := range d.balance.Peers(dnsName) {
+		queries += p.Sessions
+	}
+	total := uint64(0)
+	for _, c := range d.balance.Counters() {
+		total += c.DownstreamConnections.Load() // after those of queries: it is not less
+	}
+	return total - queries
+}
+
+// closed returns how sessions ended.
+func (d *demo) closed() (sums [stats.Reasons]uint64) {
+	for _, c := range d.balance.Counters() {
+		for r := range sums {
+			sums[r] += c.Closed[r].Load()
+		}
+	}
+	return sums
 }
 
 // rate returns how fast a counter grew in about the last second.
@@ -79,17 +100,13 @@ func (d *demo) end() error {
 			return err
 		}
 	}
-	seen := d.traffic.sums()
-	total := uint64(0)
-	for _, c := range d.balance.Counters() {
-		total += c.DownstreamConnections.Load()
-	}
+	seen, _ := d.traffic.sums()
 	failed := "no other session failed"
 	if seen.failed > 0 {
 		failed = fmt.Sprintf("%s failed otherwise, the last one so: %v", count(seen.failed, "session"), seen.err)
 	}
-	_, err := fmt.Fprintf(d.out, "%v, %s; %s went away %s and cut %s; %s.\n", time.Since(d.start).Round(time.Second),
-		count(int(total), "session"), d.servers[demoVictim].name, count(d.absences, "time"), count(seen.cut, "session"), failed)
+	_, err := fmt.Fprintf(d.out, "%v, %s; %s went away %s and cut %s; %s.\n%s\n", time.Since(d.start).Round(time.Second),
+		count(int(d.accepted()), "session"), d.servers[demoVictim].name, count(d.absences, "time"), count(seen.cut, "session"), failed, d.dnsSummary())
 	return err
 }
 
@@ -97,7 +114,6 @@ func (d *demo) end() error {
 func (d *demo) page(lines int) []string {
 	p := append(d.heading(), "")
 	p = append(p, d.table()...)
-	p = append(p, "")
 	p = append(p, d.totals()...)
 	p = append(p, "")
 	p = append(p, d.legend()...)
@@ -108,8 +124,9 @@ func (d *demo) page(lines int) []string {
 
 func (d *demo) heading() []string {
 	return []string{
-		fmt.Sprintf("weir balances %s over three servers in this process.", d.addr),
+		"weir balances TCP and UDP over three servers in this process.",
 		fmt.Sprintf("Try it: curl http://%s/   or: echo hi | nc %s", d.addr, strings.Replace(d.addr, ":", " ", 1)),
+		"Try it: dig @" + strings.Replace(d.dnsAddr, ":", " -p ", 1) + " TXT demo",
 	}
 }
 
@@ -140,33 +157,30 @@ func (d *demo) table() []string {
 }
 
 func (d *demo) totals() []string {
-	var closed [stats.Reasons]uint64
-	for _, c := range d.balance.Counters() {
-		for r := range closed {
-			closed[r] += c.Closed[r].Load()
-		}
-	}
+	closed := d.closed()
 	ended := make([]string, 0, stats.Reasons)
-	for r, n := range closed {
+	for r, n := range closed[:stats.Answered] { // the others are UDP's
 		if n > 0 {
 			ended = append(ended, fmt.Sprintf("%v %d", stats.CloseReason(r), n))
 		}
 	}
+	sessions := 0
 	current := make([]string, len(d.peers))
 	for i, p := range d.peers {
+		sessions += p.Balance.Conns
 		current[i] = fmt.Sprintf("%s %d", p.Name, p.Balance.Current)
 	}
-	seen := d.traffic.sums()
+	seen, _ := d.traffic.sums()
 	clients := fmt.Sprintf("%d answered, %d cut when %s went away, %d failed", seen.answered, seen.cut, d.servers[demoVictim].name, seen.failed)
 	if seen.err != nil {
 		clients += ": " + seen.err.Error()
 	}
-	return []string{
-		fmt.Sprintf("sessions  %.0f/s, %d now", d.rate(func(s *demoSample) uint64 { return s.accepted }), d.balance.Sessions()),
+	return append([]string{
+		fmt.Sprintf("sessions  %.0f/s, %d now", d.rate(func(s *demoSample) uint64 { return s.accepted }), sessions),
 		"ended     " + strings.Join(ended, ", "),
 		"clients   " + clients,
 		"current   " + strings.Join(current, ", "),
-	}
+	}, d.dnsTotals()...)
 }
 
 func (d *demo) legend() []string {

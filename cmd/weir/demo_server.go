@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,14 +19,16 @@ const demoBytes = 64 << 10
 
 // demoServer is one of the demo's servers. It answers HTTP requests, and the
 // first line of anything else, after which it closes: every flavour of nc ends
-// then.
+// then. Over UDP it answers DNS queries.
 type demoServer struct {
 	name     string
 	weight   int
 	listener *net.TCPListener
+	hold     *net.UDPConn // keeps the port for dns
 
 	away      bool           // used by the demo's goroutine only
-	accepting sync.WaitGroup // the goroutine that accepts
+	dns       *net.UDPConn   // the same; closed while the server is away
+	accepting sync.WaitGroup // the goroutines that accept and answer queries
 	answering sync.WaitGroup // one for each connection
 
 	mu    sync.Mutex
@@ -33,19 +36,37 @@ type demoServer struct {
 	conns map[*net.TCPConn]struct{} // guarded by mu
 }
 
-func startDemoServer(name string, weight int) (*demoServer, error) {
-	free, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+func startDemoServer(name string, weight int) (s *demoServer, err error) {
+	for range 10 { // a port that is free for UDP may be taken for TCP
+		s, err = listenDemo(name, weight)
+		if !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+	}
+	return s, err
+}
+
+func listenDemo(name string, weight int) (*demoServer, error) {
+	// While dns is closed the kernel may give its port to a socket that asks for
+	// any, but not if the port is taken on one of the machine's addresses.
+	hold, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)})
 	if err != nil {
 		return nil, err
 	}
 	// takeAway needs a port that was asked for: shutdown(2) gives one back that
 	// the kernel has chosen.
-	_ = free.Close()
-	l, err := net.ListenTCP("tcp4", free.Addr().(*net.TCPAddr))
+	port := hold.LocalAddr().(*net.UDPAddr).Port
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	if err != nil {
+		_ = hold.Close()
 		return nil, err
 	}
-	s := &demoServer{name: name, weight: weight, listener: l, conns: make(map[*net.TCPConn]struct{})}
+	s := &demoServer{name: name, weight: weight, listener: l, hold: hold, conns: make(map[*net.TCPConn]struct{})}
+	if err := s.listenDNS(); err != nil {
+		_ = l.Close()
+		_ = hold.Close()
+		return nil, err
+	}
 	s.accepting.Go(s.accept)
 	return s, nil
 }
@@ -78,14 +99,15 @@ func (s *demoServer) accept() {
 	}
 }
 
-// takeAway refuses connections from now on, resets those that are there and
-// returns how many they were.
+// takeAway refuses connections and datagrams from now on, resets the
+// connections that are there and returns how many they were.
 //
 // shutdown(2) turns a listening socket into a bound one that does not listen.
 // Closing it would free its port for the source port of some connection, and
 // the server could not come back.
 func (s *demoServer) takeAway() int {
 	s.away = true
+	_ = s.dns.Close()
 	_ = s.control(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RD) }) // can't fail while it listens
 	n := s.resetAll()
 	s.accepting.Wait()
@@ -93,6 +115,9 @@ func (s *demoServer) takeAway() int {
 }
 
 func (s *demoServer) comeBack() error {
+	if err := s.listenDNS(); err != nil {
+		return err
+	}
 	if err := s.control(func(fd int) error { return unix.Listen(fd, unix.SOMAXCONN) }); err != nil {
 		return fmt.Errorf("listen on %s: %w", s.addr(), err)
 	}
@@ -107,6 +132,8 @@ func (s *demoServer) comeBack() error {
 // close ends everything that the server has.
 func (s *demoServer) close() {
 	_ = s.listener.Close()
+	_ = s.dns.Close() // by takeAway already, perhaps
+	_ = s.hold.Close()
 	s.resetAll()
 	s.accepting.Wait()
 	s.answering.Wait()

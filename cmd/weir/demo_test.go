@@ -3,16 +3,23 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/weirlb/weir/stream/stats"
 )
 
 // runDemo runs a demo for some time, with a check after it that no goroutine
@@ -72,11 +79,23 @@ func TestDemoPlain(t *testing.T) {
 	if picked == 0 || share < 55 || share > 65 {
 		t.Errorf("a was picked %d times, %v%%; want about 60%%", picked, share)
 	}
-	seen := d.traffic.sums()
+	seen, queries := d.traffic.sums()
 	if seen.answered == 0 || seen.failed > 0 {
 		t.Errorf("%d sessions answered, %d failed: %v", seen.answered, seen.failed, seen.err)
 	}
-	if !strings.HasSuffix(out, "; no other session failed.\n") {
+	for _, event := range []string{"dns: a query to b was lost", "dns: b has answered the query that tried it"} {
+		if !strings.Contains(out, event) {
+			t.Errorf("%q is not in the output", event)
+		}
+	}
+	// Each query that a client has lost is one that weir knows of.
+	closed := d.closed()
+	refused, unanswered := closed[stats.PeerRefused], closed[stats.NoAnswer]
+	if queries.answered == 0 || queries.failed > 0 || refused == 0 || uint64(queries.cut) > refused+unanswered {
+		t.Errorf("%d queries answered, %d lost with b, %d failed: %v; weir counts %d refused, %d unanswered",
+			queries.answered, queries.cut, queries.failed, queries.err, refused, unanswered)
+	}
+	if !regexp.MustCompile(`; no other session failed\.\n\d+ DNS queries answered, \d+ unanswered \(.*\); no other was lost\.\n$`).MatchString(out) {
 		t.Error("no summary at the end")
 	}
 }
@@ -131,7 +150,14 @@ func TestDemoServer(t *testing.T) {
 		}
 		c.Close()
 
+		if err := askServer(t, s); err != nil {
+			t.Errorf("dns: %v", err)
+		}
+
 		s.takeAway()
+		if err := askServer(t, s); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("dns of a server that was taken away: %v, want a refusal", err)
+		}
 		if c, err := net.Dial("tcp", s.addr().String()); err == nil {
 			c.Close()
 			t.Error("a server that was taken away accepts")
@@ -141,6 +167,73 @@ func TestDemoServer(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// askServer asks the server itself over UDP.
+func askServer(t *testing.T, s *demoServer) error {
+	t.Helper()
+	c, err := net.Dial("udp", s.addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return askDNS(t.Context(), c, nil)
+}
+
+func TestDemoDNSAnswers(t *testing.T) {
+	s := &demoServer{name: "a"}
+	for kind, want := range map[dnsmessage.Type]string{
+		dnsmessage.TypeTXT:  "hello from a",
+		dnsmessage.TypeA:    "127.0.0.1",
+		dnsmessage.TypeAAAA: "",
+	} {
+		q := dnsmessage.Message{
+			Header:    dnsmessage.Header{ID: 7, RecursionDesired: true},
+			Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("any.name."), Type: kind, Class: dnsmessage.ClassINET}},
+		}
+		query, err := q.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a dnsmessage.Message
+		if err := a.Unpack(s.answerTo(query)); err != nil {
+			t.Fatal(err)
+		}
+		if a.ID != 7 || !a.Response || a.RCode != dnsmessage.RCodeSuccess || len(a.Questions) != 1 || a.Questions[0] != q.Questions[0] {
+			t.Errorf("%v: answer %v", kind, a.GoString())
+		}
+		got := ""
+		for _, r := range a.Answers {
+			switch body := r.Body.(type) {
+			case *dnsmessage.TXTResource:
+				got += strings.Join(body.TXT, "")
+			case *dnsmessage.AResource:
+				got += netip.AddrFrom4(body.A).String()
+			}
+		}
+		if got != want {
+			t.Errorf("%v: got %q, want %q", kind, got, want)
+		}
+	}
+	if got := string(s.answerTo([]byte("hi\n"))); got != "a: hi\n" {
+		t.Errorf("answer to no query: %q", got)
+	}
+}
+
+// Where the usual port is taken for UDP the demo has another one.
+func TestDemoDNSPort(t *testing.T) {
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: demoPort})
+	if err == nil { // else it is taken anyway
+		defer c.Close()
+	}
+	d, out := runDemo(t, time.Second, nil)
+	at := netip.MustParseAddrPort(d.dnsAddr)
+	if at.Port() == demoPort || !strings.Contains(out, fmt.Sprintf("dig @127.0.0.1 -p %d TXT demo\n", at.Port())) {
+		t.Errorf("UDP at %s, and the output is\n%s", at, out)
+	}
+	if _, queries := d.traffic.sums(); queries.answered == 0 || queries.failed > 0 {
+		t.Errorf("%d queries answered, %d failed: %v", queries.answered, queries.failed, queries.err)
+	}
 }
 
 func TestHumanBytes(t *testing.T) {

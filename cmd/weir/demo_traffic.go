@@ -23,12 +23,13 @@ const (
 
 // demoTraffic is the demo's clients, and what they saw.
 type demoTraffic struct {
-	addr    string
 	running sync.WaitGroup
 
-	mu    sync.Mutex
-	seen  demoSeen  // guarded by mu
-	taken time.Time // guarded by mu: a server last went away
+	mu      sync.Mutex
+	seen    demoSeen  // guarded by mu
+	queries demoSeen  // guarded by mu: over UDP
+	taken   time.Time // guarded by mu: a server last went away
+	back    time.Time // guarded by mu: and last came back
 }
 
 // demoSeen is how sessions ended, as clients see it.
@@ -39,30 +40,47 @@ type demoSeen struct {
 	err      error
 }
 
+// count counts a session. cut says whom an error is laid to.
+func (s *demoSeen) count(err error, cut bool) {
+	switch {
+	case err == nil:
+		s.answered++
+	case cut:
+		s.cut++
+	default:
+		s.failed++
+		s.err = err
+	}
+}
+
 // startDemoTraffic starts clients that go on until ctx is done.
-func startDemoTraffic(ctx context.Context, addr string) *demoTraffic {
-	t := &demoTraffic{addr: addr}
-	for range shortClients {
-		t.running.Go(func() { t.repeat(ctx, askOnce) })
+func startDemoTraffic(ctx context.Context, addr, dnsAddr string) *demoTraffic {
+	t := new(demoTraffic)
+	start := func(clients int, network, addr string, ask askFunc, note noteFunc) {
+		for range clients {
+			t.running.Go(func() {
+				repeat(ctx, func() error { return session(ctx, network, addr, ask) }, note)
+			})
+		}
 	}
-	for range longClients {
-		t.running.Go(func() { t.repeat(ctx, askMuch) })
-	}
+	start(shortClients, "tcp", addr, askOnce, t.note)
+	start(longClients, "tcp", addr, askMuch, t.note)
+	start(dnsClients, "udp", dnsAddr, askDNS, t.noteQuery)
 	return t
 }
 
 // repeat holds sessions, one after the other.
-func (t *demoTraffic) repeat(ctx context.Context, ask askFunc) {
+func repeat(ctx context.Context, session func() error, note noteFunc) {
 	pause(ctx, rand.N(shortEvery))
 	tick := time.NewTicker(shortEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		start := time.Now()
-		err := t.session(ctx, ask)
+		err := session()
 		if ctx.Err() != nil {
 			return // it was us who ended it
 		}
-		t.note(start, err)
+		note(start, err)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -70,9 +88,9 @@ func (t *demoTraffic) repeat(ctx context.Context, ask askFunc) {
 	}
 }
 
-func (t *demoTraffic) session(ctx context.Context, ask askFunc) error {
+func session(ctx context.Context, network, addr string, ask askFunc) error {
 	dialer := net.Dialer{Timeout: clientWaits}
-	c, err := dialer.DialContext(ctx, "tcp", t.addr)
+	c, err := dialer.DialContext(ctx, network, addr)
 	if err != nil {
 		return err
 	}
@@ -88,15 +106,7 @@ func (t *demoTraffic) session(ctx context.Context, ask askFunc) error {
 func (t *demoTraffic) note(start time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case err == nil:
-		t.seen.answered++
-	case start.Before(t.taken) && time.Since(t.taken) < time.Second:
-		t.seen.cut++
-	default:
-		t.seen.failed++
-		t.seen.err = err
-	}
+	t.seen.count(err, start.Before(t.taken) && time.Since(t.taken) < time.Second)
 }
 
 // during takes a server away by calling takeAway. Sessions that end meanwhile
@@ -108,11 +118,22 @@ func (t *demoTraffic) during(takeAway func()) {
 	t.taken = time.Now()
 }
 
-func (t *demoTraffic) sums() demoSeen {
+// cameBack notes that the server is back.
+func (t *demoTraffic) cameBack() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.seen
+	t.back = time.Now()
 }
+
+// sums returns what clients saw over TCP and over UDP.
+func (t *demoTraffic) sums() (seen, queries demoSeen) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.seen, t.queries
+}
+
+// noteFunc counts a session that began at start.
+type noteFunc func(start time.Time, err error)
 
 // askFunc is what a client does with a connection.
 type askFunc func(context.Context, net.Conn, *bufio.Reader) error

@@ -76,6 +76,8 @@ const (
 
 // registration is how a method joins the registry, from its own file.
 type registration struct {
+	// make makes the method. It keeps the slice that it is given, so that the
+	// caller may put other peers with the same settings in their places.
 	make    func(o Options, peers []*Peer) (Method, error)
 	key     Key
 	oneTier bool // backups stand at the end of the list and are not a tier of their own

@@ -115,7 +115,7 @@ func (w *Worker) connect(s *session) {
 			w.close(s, s.reason)
 			return
 		}
-		s.peer, s.stats = p, &p.Stats[w.opt.ID]
+		s.peer, s.stats = p, p.Stats(w.opt.ID)
 		s.picked = w.Loop.Now()
 		s.tries++
 		s.stats.Sessions.Add(1)

@@ -88,10 +88,10 @@ func (w *Worker) forward(s *session) {
 }
 
 func (w *Worker) sendOne(s *session, payload []byte) {
-	switch n, errno := sys.Send(s.conn.fd, payload); errno {
-	case 0:
+	switch n, errno := sys.Send(s.conn.fd, payload); {
+	case errno == 0:
 		w.onSent(s, 1, n)
-	case unix.ECONNREFUSED:
+	case refusal(errno):
 		// Of an earlier datagram; this one has not been sent.
 		s.refused, s.unsent = true, true
 	default:
@@ -116,7 +116,7 @@ func (w *Worker) sendAll(b *sys.SendBatch, fd int32, s *session) {
 			for ; i < b.Len(); i++ {
 				w.stats.LostDatagrams.Add(uint64(b.Datagrams(i)))
 			}
-		case errno == unix.ECONNREFUSED && s != nil:
+		case s != nil && refusal(errno):
 			s.refused = true // by an earlier one; the rest goes its way
 			if i == 0 {
 				s.unsent = true

@@ -24,8 +24,9 @@
 //
 // # Bounds
 //
-// A session takes one descriptor, a slot of about 250 bytes and its entry in a
-// map. At max_sessions, and when the process has no room, a new session takes
+// A session takes one descriptor, a slot of about 250 bytes, its entry in a map,
+// and a local port: connected sockets share net.ipv4.ip_local_port_range, idle
+// ones included, whatever their peer. At max_sessions, and when the process has no room, a new session takes
 // the place of another one of its listener: the longest idle of those that have
 // had one datagram and no answer, else the longest idle one, if nothing has
 // moved in it for a second. A flood of new clients so pushes out itself. If

@@ -100,7 +100,7 @@ func (w *Worker) connect(s *session) bool {
 			w.finish(s, stats.NoPeer, decisions.NoFailure)
 			return false
 		}
-		s.peer, s.stats = p, &p.Stats[w.opt.ID]
+		s.peer, s.stats = p, p.Stats(w.opt.ID)
 		s.tries++
 		s.stats.Sessions.Add(1)
 		w.stats.UpstreamConnections.Add(1)
@@ -157,23 +157,26 @@ func (w *Worker) onSent(s *session, datagrams, bytes int) {
 // moveOn gives the datagrams that a peer's refusal has kept from being sent to
 // a session with another peer, once.
 func (w *Worker) moveOn(s *session, first int) {
+	n, bytes := 0, 0
+	for k := first; k >= 0; k = int(w.next[k]) {
+		size := len(w.in.Payload(k))
+		bytes += size
+		n += datagrams(size, int(w.segments[k]))
+	}
 	k, again := s.key, s.bound && !s.moved
 	w.end(s)
 	if !again {
-		w.stats.LostDatagrams.Add(1)
+		w.stats.LostDatagrams.Add(uint64(n))
 		return
 	}
 	moved := w.open(k)
 	if moved == nil {
-		w.stats.RefusedDatagrams.Add(1)
+		w.stats.RefusedDatagrams.Add(uint64(n))
 		return
 	}
 	moved.moved = true
 	moved.first = int16(first)
-	for k := first; k >= 0; k = int(w.next[k]) {
-		bytes := len(w.in.Payload(k))
-		w.onRequests(moved, datagrams(bytes, int(w.segments[k])), bytes)
-	}
+	w.onRequests(moved, n, bytes)
 	w.forward(moved)
 }
 
@@ -225,12 +228,18 @@ func (w *Worker) onFirstByte(s *session) {
 	}
 }
 
-// onPeerError is told of an ICMP error on a socket to a peer, and reports
-// whether there may be more to read. It stands for one answer.
-func (w *Worker) onPeerError(c *conn, _ unix.Errno) bool {
+// onPeerError is told of an error on a socket to a peer, and reports whether
+// there may be more to read. An ICMP message that nobody is there stands for one
+// answer; any other, that a datagram was too large for the path say, is not the
+// peer's fault.
+func (w *Worker) onPeerError(c *conn, errno unix.Errno) bool {
 	s := c.session
-	if s == nil {
+	switch {
+	case s == nil:
 		w.stats.LateDatagrams.Add(1)
+		return true
+	case !refusal(errno):
+		w.stats.LostDatagrams.Add(1)
 		return true
 	}
 	s.refused = true
@@ -240,6 +249,16 @@ func (w *Worker) onPeerError(c *conn, _ unix.Errno) bool {
 		return false
 	}
 	return true
+}
+
+// refusal reports whether an error of a connected socket says that the peer is
+// not there (icmp(7)).
+func refusal(errno unix.Errno) bool {
+	switch errno {
+	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENOPROTOOPT, unix.EACCES:
+		return true
+	}
+	return false
 }
 
 // answeredEnough reports whether nothing more is to come

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/stats"
 )
@@ -384,4 +386,64 @@ func TestDatagramsAllocateNothing(t *testing.T) {
 	if n := h.stats.UpstreamSocketsReused.Load(); n < 100 {
 		t.Errorf("%d sockets were used again", n)
 	}
+}
+
+// That a datagram was too large for the path is no refusal.
+func TestOnlyRefusalsAreThePeersFault(t *testing.T) {
+	for errno, want := range map[unix.Errno]bool{
+		unix.ECONNREFUSED: true, unix.EHOSTUNREACH: true, unix.EMSGSIZE: false, unix.ENOBUFS: false, unix.ENOMEM: false,
+	} {
+		peer := socketOn(t, "127.0.0.1")
+		h := newHarness(t, setup{}, addrOf(peer))
+		c := h.client()
+		h.exchange(c, peer, "x")
+		var s *session
+		for _, s = range h.w.table {
+		}
+		h.w.onPeerError(s.conn, errno)
+		if s.refused != want {
+			t.Errorf("%v: refused is %v", errno, s.refused)
+		}
+	}
+}
+
+// A server that answers one question many times is heard once, by its client,
+// and the rest reaches nobody.
+func TestSurplusAnswersAreDropped(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: responses(1)}, addrOf(peer))
+	c := h.client()
+	h.send(c, "?")
+	_, from := h.receive(peer)
+	for i := range 20 {
+		peer.WriteToUDPAddrPort(fmt.Appendf(nil, "answer %d", i), from)
+	}
+	if got, _ := h.receive(c); got != "answer 0" {
+		t.Errorf("got %q", got)
+	}
+	h.nothing(c)
+	if n := h.stats.LateDatagrams.Load(); n != 19 {
+		t.Errorf("%d late datagrams, want 19", n)
+	}
+}
+
+// Listeners' sessions end in their own time, however long others' last.
+func TestEachListenerHasItsTimeout(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{}, addrOf(peer))
+	l := *h.listener
+	l.IdleTimeout = time.Second
+	fd, bound, err := l.Listen(conf.Address{Host: "127.0.0.1"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errno := h.w.Serve(&l, fd); errno != 0 {
+		t.Fatal(errno)
+	}
+	h.exchange(h.client(), peer, "long")
+	h.exchange(h.clientTo(netip.AddrPortFrom(h.addr.Addr(), bound.Port)), peer, "short")
+	h.clock.Advance(1100 * time.Millisecond)
+	h.turn()
+	h.sessions(1)
+	h.closed(stats.IdleTimeout, 1)
 }

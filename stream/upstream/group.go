@@ -324,10 +324,10 @@ func (g *Group) Snapshot(out []Snapshot, now clock.Time) []Snapshot {
 			if sh.single && (s.State == Unavailable || s.State == Trial) {
 				s.State = Up
 			}
-			for i := range p.Stats {
-				s.Sessions += p.Stats[i].Sessions.Load()
-				s.Sent += p.Stats[i].Sent.Load()
-				s.Received += p.Stats[i].Received.Load()
+			for _, c := range *p.stats.Load() {
+				s.Sessions += c.Sessions.Load()
+				s.Sent += c.Sent.Load()
+				s.Received += c.Received.Load()
 			}
 			out = append(out, s)
 		}

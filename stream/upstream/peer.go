@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +18,10 @@ type Peer struct {
 	Addr       netip.AddrPort // not valid for a unix socket
 	Path       string         // of a unix socket; "" = Addr counts
 	Backup     bool
-	Stats      []stats.Peer // one for each worker, written by that worker only
 	addrString string
 	tier       int // set by NewGroup
+
+	stats atomic.Pointer[[]*stats.Peer] // one for each worker, written by that worker only; grows
 
 	// for sessions that look between picks
 	down    atomic.Bool // the operator's word
@@ -45,6 +47,19 @@ func (p *Peer) String() string { return p.addrString }
 // IsUnix reports whether the peer is a unix socket.
 func (p *Peer) IsUnix() bool { return p.Path != "" }
 
+// Stats returns the counters that a worker writes.
+func (p *Peer) Stats(worker int) *stats.Peer { return (*p.stats.Load())[worker] }
+
+// growStats makes counters for that many workers. Preconditions: the group's mu
+// is held, or nobody else has the peer.
+func (p *Peer) growStats(workers int) {
+	all := slices.Clone(*p.stats.Load())
+	for len(all) < workers {
+		all = append(all, new(stats.Peer))
+	}
+	p.stats.Store(&all)
+}
+
 // IsRemoved reports whether the peer is no longer in the configuration.
 func (p *Peer) IsRemoved() bool { return p.removed.Load() }
 
@@ -57,7 +72,6 @@ func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
 		Addr:   addr,
 		Path:   s.Address.Path,
 		Backup: s.Backup,
-		Stats:  make([]stats.Peer, workers),
 		balance: balance.Peer{
 			Server:      s.Address.String(),
 			Weight:      s.Weight,
@@ -67,6 +81,8 @@ func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
 			MaxConns:    s.MaxConns,
 		},
 	}
+	p.stats.Store(new([]*stats.Peer))
+	p.growStats(workers)
 	p.addrString = addr.String()
 	if p.IsUnix() {
 		p.addrString = s.Address.String()

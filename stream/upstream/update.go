@@ -32,105 +32,90 @@ func numbered(peers []*Peer) iter.Seq2[identity, *Peer] {
 	}
 }
 
-// Plan is what an Update would do to the peers of a group.
+// Plan is another configuration of a group, ready for Update.
 type Plan struct {
 	Added, Removed []*Peer
-	Changed        []*Peer // settings differ
-	peers          []*Peer // of the new shape: those that stay, and the added
-	settings       []*Peer // for each of them, whom it takes its settings from
+	Changed        []*Peer         // that stay, and whose settings differ
+	shape          *shape          // of the resolved peers
+	stays          map[*Peer]*Peer // resolved -> the group's own
 }
 
-// Plan compares the group with resolved servers, and changes nothing.
-func (g *Group) Plan(peers []*Peer) *Plan {
+// Plan compares the group with a configuration whose servers were resolved, and
+// changes nothing.
+func (g *Group) Plan(u *conf.Upstream, peers []*Peer) (*Plan, error) {
+	sh, err := newShape(u, peers, g.seed)
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{shape: sh, stays: map[*Peer]*Peer{}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	plan := &Plan{settings: peers}
 	old := maps.Collect(numbered(g.Peers()))
 	for id, p := range numbered(peers) {
 		was := old[id]
 		if was == nil {
 			plan.Added = append(plan.Added, p)
-			plan.peers = append(plan.peers, p)
 			continue
 		}
 		if was.configured != p.configured {
-			plan.Changed = append(plan.Changed, p)
+			plan.Changed = append(plan.Changed, was)
 		}
-		plan.peers = append(plan.peers, was)
+		plan.stays[p] = was
 		delete(old, id)
 	}
 	for _, p := range g.Peers() {
-		if !slices.Contains(plan.peers, p) {
+		if !slices.Contains(slices.Collect(maps.Values(plan.stays)), p) {
 			plan.Removed = append(plan.Removed, p)
 		}
 	}
-	return plan
+	return plan, nil
 }
 
-// Update gives the group another configuration. A peer that stays keeps its
-// connections, failures, times and current weight; its effective weight keeps
-// its share of the weight. A peer that goes is picked no more, and its sessions
-// give it back as before. A method whose peers and options are the same goes on
-// where it was.
-func (g *Group) Update(u *conf.Upstream, plan *Plan) error {
+// Update gives the group the configuration of a plan, which must be of its
+// present one. A peer that stays keeps its connections, failures, times and
+// current weight; its effective weight keeps its share of the weight. A peer
+// that goes is picked no more, and its sessions give it back as before. A method
+// whose peers and options are the same goes on where it was.
+func (g *Group) Update(plan *Plan) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	sh, err := newShape(u, plan.peers, g.seed)
-	if err != nil {
-		return err
-	}
-	was := g.shape.Load()
-	same := sameMethod(was, sh, plan)
-	for i, p := range plan.peers {
-		if from := plan.settings[i]; from != p {
-			p.configure(from)
+	was, is := g.shape.Load(), plan.shape
+	same := sameBalance(&was.balance, &is.balance) && len(plan.Added)+len(plan.Removed) == 0
+	total := 0
+	for tier := range is.peers {
+		for i, fresh := range is.peers[tier] {
+			total += fresh.balance.Weight
+			p := plan.stays[fresh]
+			if p == nil {
+				continue
+			}
+			same = same && p.configured.weight == fresh.configured.weight && was.peers[tier][min(i, len(was.peers[tier])-1)] == p
+			p.configure(fresh)
+			// The methods were made with the fresh peers, off the lock, and keep
+			// this slice. What they have worked out is of weights and addresses.
+			is.peers[tier][i], is.state[tier][i] = p, &p.balance
 		}
 	}
-	total := 0
-	for _, p := range plan.peers {
-		total += p.balance.Weight
-	}
-	for _, p := range plan.peers {
+	for _, p := range plan.stays {
 		// Where a weight has become small, an account from before could keep
 		// the peer from its turn, or at it, for longer than a cycle.
 		p.balance.Current = min(max(p.balance.Current, -total), total)
-	}
-	for tier := range sh.methods {
-		switch {
-		case same:
-			sh.methods[tier], sh.timed[tier] = was.methods[tier], was.timed[tier]
-		case sh.methods[tier] != nil && was.methods[tier] != nil:
-			balance.Succeed(sh.methods[tier], was.methods[tier])
+		if !same {
+			p.balance.Inflight = balance.Inflight{} // counted by another method, or not at all
 		}
 	}
-	if !same {
-		for _, p := range plan.peers {
-			p.balance.Inflight = balance.Inflight{} // counted by another method, or not at all
+	for tier := range is.methods {
+		switch {
+		case same:
+			is.methods[tier], is.timed[tier], is.peers[tier], is.state[tier] = was.methods[tier], was.timed[tier], was.peers[tier], was.state[tier]
+		case is.methods[tier] != nil && was.methods[tier] != nil:
+			balance.Succeed(is.methods[tier], was.methods[tier])
 		}
 	}
 	for _, p := range plan.Removed {
 		p.removed.Store(true)
 	}
-	g.adopt(sh)
-	return nil
-}
-
-// sameMethod reports whether nothing that a method is made of differs.
-func sameMethod(was, is *shape, plan *Plan) bool {
-	if !sameBalance(&was.balance, &is.balance) {
-		return false
-	}
-	for tier := range is.peers {
-		if !slices.Equal(was.peers[tier], is.peers[tier]) {
-			return false
-		}
-	}
-	for i, p := range plan.peers {
-		if p.configured.weight != plan.settings[i].configured.weight {
-			return false
-		}
-	}
-	return true
+	g.adopt(is)
 }
 
 func sameBalance(a, b *conf.Balance) bool {
@@ -162,4 +147,5 @@ func (p *Peer) configure(from *Peer) {
 		p.down.Store(from.configured.down)
 	}
 	p.configured = from.configured
+	p.growStats(len(*from.stats.Load()))
 }

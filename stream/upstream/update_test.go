@@ -29,10 +29,11 @@ func mustUpdate(t *testing.T, g *Group, b conf.Balance, peers []*Peer) *Plan {
 	t.Helper()
 	u := conf.NewUpstream(g.Name)
 	u.Balance = b
-	plan := g.Plan(peers)
-	if err := g.Update(&u, plan); err != nil {
+	plan, err := g.Plan(&u, peers)
+	if err != nil {
 		t.Fatal(err)
 	}
+	g.Update(plan)
 	return plan
 }
 

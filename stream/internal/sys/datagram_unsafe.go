@@ -144,9 +144,10 @@ func (b *ReceiveBatch) Control(i int) (local PacketInfo, segment int) {
 		data := rest[unix.CmsgLen(0):size]
 		switch {
 		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
-			// struct in_pktinfo: interface, local address, address in the header
+			// struct in_pktinfo: interface, local address, address in the header.
+			// They differ for broadcasts, whose address nothing can leave from.
 			local.family = unix.AF_INET
-			copy(local.ip[:4], data[8:12])
+			copy(local.ip[:4], data[4:8])
 		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
 			local.family = unix.AF_INET6
 			copy(local.ip[:], data[:16])
