@@ -74,6 +74,16 @@ type Log struct {
 	Fields    []Variable // of an access-log line, in order; never empty
 }
 
+// Listener returns the listener of that name, or nil.
+func (c *Config) Listener(name string) *Listener {
+	for i := range c.Listeners {
+		if c.Listeners[i].Name == name {
+			return &c.Listeners[i]
+		}
+	}
+	return nil
+}
+
 // Upstream is an `upstream` block: a named group of servers.
 type Upstream struct {
 	Name       string

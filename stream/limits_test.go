@@ -126,7 +126,7 @@ func TestCheckLoops(t *testing.T) {
 		u := conf.NewUpstream("u")
 		u.Servers = []conf.Server{conf.NewServer(addr)}
 		l := conf.NewListener("l")
-		l.Listen = listen
+		l.Listen, l.Upstream = listen, "u"
 		cfg := &conf.Config{Upstreams: []conf.Upstream{u}, Listeners: []conf.Listener{l}}
 		peers, err := upstream.Resolve(t.Context(), &u, 1, fixed(c.lookup))
 		if err != nil {

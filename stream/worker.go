@@ -1,6 +1,11 @@
 package stream
 
 import (
+	"sync/atomic"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/accesslog"
+	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/loop"
 	"github.com/weirlb/weir/stream/stats"
@@ -11,26 +16,71 @@ import (
 // worker is one event loop with its TCP and UDP sessions. All but its start
 // and end happens on the loop's thread.
 type worker struct {
-	loop    *loop.Loop
-	tcp     *tcp.Worker
-	udp     *udp.Worker
-	id      int
-	workers int
-	serial  uint64 // sessions so far
+	// immutable
+	id   int
+	loop *loop.Loop
+	tcp  *tcp.Worker
+	udp  *udp.Worker
+
+	// owned by the loop's thread
+	serials *serials
+	serial  uint64 // the next session's number, if it is not at a block's end
+	leaving bool   // stop when no session is left
+
+	ended atomic.Bool // the loop has
 }
 
-func newWorker(id, workers int) (*worker, error) {
-	w := &worker{id: id, workers: workers}
+// hasEnded reports whether a worker that was retired is gone.
+func (w *worker) hasEnded() bool { return w.ended.Load() }
+
+// serials hands out the numbers of sessions in blocks, so that workers do not
+// share a counter for each.
+type serials struct{ next atomic.Uint64 }
+
+const serialBlock = 1 << 10
+
+func newWorker(id int, from *serials) (*worker, error) {
+	w := &worker{id: id, serials: from}
 	var err error
 	w.loop, err = loop.New(w, clock.Now)
 	return w, err
 }
 
-// nextSerial numbers a session: unique in the process, without a counter that
-// workers share.
+// build makes the worker's halves.
+func (w *worker) build(s *Server, lim limits) {
+	w.tcp = tcp.NewWorker(w.loop, tcp.Options{
+		ID:     w.id,
+		Room:   s.room,
+		Pipes:  lim.pipes,
+		Relay:  s.relay,
+		Stats:  s.counters[w.id],
+		Serial: w.nextSerial,
+		Notify: s.notify,
+	})
+	w.udp = udp.NewWorker(w.loop, udp.Options{
+		ID:     w.id,
+		Room:   s.room,
+		Pooled: lim.pooled,
+		Stats:  s.counters[w.id],
+		Serial: w.nextSerial,
+		Timer:  tcp.ForeignTimer,
+	})
+}
+
+// setLogs has the worker log to other writers.
+func (w *worker) setLogs(log *accesslog.Writer, d *decisions.Writer) {
+	server := log.Wants(conf.VarServerAddr, conf.VarServerPort)
+	w.tcp.SetLogs(log.Ring(w.id), server, d)
+	w.udp.SetLogs(log.Ring(w.id), server, d)
+}
+
+// nextSerial numbers a session: from 1 on, unique in the process.
 func (w *worker) nextSerial() uint64 {
+	if w.serial%serialBlock == 0 {
+		w.serial = w.serials.next.Add(serialBlock) - serialBlock
+	}
 	w.serial++
-	return (w.serial-1)*uint64(w.workers) + uint64(w.id) + 1
+	return w.serial
 }
 
 // OnEvent implements loop.Handler.
@@ -56,12 +106,23 @@ func (w *worker) OnTimer(id int32) {
 func (w *worker) EndTurn() {
 	w.tcp.EndTurn()
 	w.udp.EndTurn()
+	if w.leaving && w.tcp.Sessions()+w.udp.Sessions() == 0 {
+		w.loop.Stop()
+	}
 }
 
 // drain takes no new sessions from now on.
 func (w *worker) drain() {
 	w.tcp.Drain()
-	w.udp.Drain()
+	w.udp.Drain(false)
+}
+
+// retire takes no new sessions either, as others listen where it did, and ends
+// the loop with the last session.
+func (w *worker) retire() {
+	w.tcp.Drain()
+	w.udp.Drain(true)
+	w.leaving = true
 }
 
 // closeAll ends every session for that reason and returns how many there were.
@@ -72,9 +133,7 @@ func (w *worker) closeAll(reason stats.CloseReason) int {
 // close closes what is still open. Preconditions: the loop has stopped and no
 // session is left.
 func (w *worker) close() {
-	if w.tcp != nil {
-		w.tcp.Close()
-		w.udp.Close()
-	}
+	w.tcp.Close()
+	w.udp.Close()
 	w.loop.Close()
 }

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +32,7 @@ func newRunCmd() *cobra.Command {
 Signals:
   SIGTERM   stop accepting, let sessions end for up to worker.shutdown_timeout, then cut them
   SIGINT    the same at once; so does a second SIGTERM
+  SIGHUP    read the configuration again and change to it in place; a bad one changes nothing
   SIGUSR1   open the access log anew, for log rotation
 
 Exit codes: 0 stopped as asked; 1 cannot start; 2 bad command line;
@@ -41,7 +45,8 @@ Exit codes: 0 stopped as asked; 1 cannot start; 2 bad command line;
 }
 
 func runFile(cmd *cobra.Command, path string) error {
-	cfg := loadConfig(cmd.ErrOrStderr(), path).Config
+	d := &daemon{path: path, stderr: cmd.ErrOrStderr()}
+	cfg := loadConfig(d.stderr, path).Config
 	if cfg == nil {
 		return &exitError{code: exitFailed}
 	}
@@ -50,18 +55,30 @@ func runFile(cmd *cobra.Command, path string) error {
 	// signal saves its delivery, and leaves EPIPE for standard output too.
 	signal.Ignore(unix.SIGPIPE)
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGHUP)
 	defer signal.Stop(signals)
 
-	logger := newLogger(&cfg.Log)
-	server, err := startServer(cmd.Context(), cfg, logger, signals)
-	if err != nil {
+	d.logs.set(&cfg.Log)
+	d.logger = slog.New(&d.logs)
+	d.shutdownTimeout = cfg.Worker.ShutdownTimeout
+	var err error
+	if d.server, err = startServer(cmd.Context(), cfg, d.logger, signals); err != nil {
 		return failed(err)
 	}
-	for _, b := range server.Bound() {
-		logger.Info("listening", "listener", b.Listener, "protocol", b.Protocol.String(), "address", b.Addr.String())
+	for _, b := range d.server.Bound() {
+		d.logger.Info("listening", "listener", b.Listener, "protocol", b.Protocol.String(), "address", b.Addr.String())
 	}
-	return serve(server, cfg.Worker.ShutdownTimeout, logger, signals)
+	return d.serve(signals)
+}
+
+// daemon is one run of `weir run`. Only the goroutine of serve touches it.
+type daemon struct {
+	path            string // of the configuration
+	stderr          io.Writer
+	logs            logHandler
+	logger          *slog.Logger
+	server          *stream.Server
+	shutdownTimeout time.Duration
 }
 
 // startServer starts the server, or returns an error when it can't or when a
@@ -76,7 +93,7 @@ func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, sig
 		for {
 			select {
 			case sig := <-signals:
-				if sig != unix.SIGUSR1 {
+				if sig != unix.SIGUSR1 && sig != unix.SIGHUP {
 					calledOff = sig
 					cancel()
 				}
@@ -98,7 +115,7 @@ func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, sig
 }
 
 // serve carries out signals until the server has stopped.
-func serve(server *stream.Server, timeout time.Duration, logger *slog.Logger, signals <-chan os.Signal) error {
+func (d *daemon) serve(signals <-chan os.Signal) error {
 	ctx, hurry := context.WithCancel(context.Background()) // done = no more waiting for sessions
 	defer hurry()
 	stopped := make(chan int, 1) // sessions cut
@@ -106,8 +123,12 @@ func serve(server *stream.Server, timeout time.Duration, logger *slog.Logger, si
 	for {
 		select {
 		case sig := <-signals:
-			if sig == unix.SIGUSR1 {
-				reopen(server, logger)
+			switch sig {
+			case unix.SIGUSR1:
+				d.reopen()
+				continue
+			case unix.SIGHUP:
+				d.reload()
 				continue
 			}
 			if sig == unix.SIGINT || draining {
@@ -119,17 +140,17 @@ func serve(server *stream.Server, timeout time.Duration, logger *slog.Logger, si
 			}
 			draining = true
 			if hurried {
-				logger.Info("stopping at once", "signal", sig.String(), "sessions", server.Sessions())
+				d.logger.Info("stopping at once", "signal", sig.String(), "sessions", d.server.Sessions())
 			} else {
-				logger.Info("draining", "signal", sig.String(), "sessions", server.Sessions(), "shutdown_timeout", conf.FormatDuration(timeout))
+				d.logger.Info("draining", "signal", sig.String(), "sessions", d.server.Sessions(), "shutdown_timeout", conf.FormatDuration(d.shutdownTimeout))
 			}
-			if timeout != conf.Off {
-				deadline := time.AfterFunc(timeout, hurry)
+			if d.shutdownTimeout != conf.Off {
+				deadline := time.AfterFunc(d.shutdownTimeout, hurry)
 				defer deadline.Stop()
 			}
-			go func() { stopped <- server.Stop(ctx) }()
+			go func() { stopped <- d.server.Stop(ctx) }()
 		case cut := <-stopped:
-			logger.Info("stopped", "sessions_cut", cut)
+			d.logger.Info("stopped", "sessions_cut", cut)
 			if hurried && cut > 0 {
 				return &exitError{code: exitCut}
 			}
@@ -138,19 +159,90 @@ func serve(server *stream.Server, timeout time.Duration, logger *slog.Logger, si
 	}
 }
 
-func reopen(server *stream.Server, logger *slog.Logger) {
-	if err := server.ReopenLogs(); err != nil {
-		logger.Error("reopen access log", "error", err)
+func (d *daemon) reopen() {
+	if err := d.server.ReopenLogs(); err != nil {
+		d.logger.Error("reopen access log", "error", err)
 		return
 	}
-	logger.Info("reopened access log")
+	d.logger.Info("reopened access log")
 }
 
-// newLogger returns the process's log on standard error.
-func newLogger(c *conf.Log) *slog.Logger {
-	opt := &slog.HandlerOptions{Level: c.Level}
-	if c.Format == conf.JSON {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opt))
+// reload changes to what the configuration file holds now. On any mistake in it
+// everything stays as it is.
+func (d *daemon) reload() {
+	cfg := loadConfig(d.stderr, d.path).Config
+	if cfg == nil {
+		d.logger.Error("not reloaded: the configuration has mistakes, and the old one stays", "file", d.path)
+		return
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opt))
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	before := d.logs.set(&cfg.Log)
+	change, err := d.server.Reload(ctx, cfg)
+	if err != nil {
+		d.logs.restore(before)
+		d.logger.Error("not reloaded: the old configuration stays", "error", err)
+		return
+	}
+	d.shutdownTimeout = cfg.Worker.ShutdownTimeout
+	d.logger.Info("reloaded", changeAttrs(change)...)
+}
+
+// changeAttrs tells of a change in the log.
+func changeAttrs(c *stream.Change) []any {
+	var out []any
+	for _, part := range []struct {
+		name  string
+		items []string
+	}{
+		{"opened", c.Opened}, {"closed", c.Closed}, {"changed", c.Changed},
+		{"added", c.Added}, {"removed", c.Removed}, {"altered", c.Altered}, {"settings", c.Settings},
+	} {
+		if len(part.items) > 0 {
+			out = append(out, part.name, strings.Join(part.items, ", "))
+		}
+	}
+	if c.Workers[0] != c.Workers[1] {
+		out = append(out, "workers", fmt.Sprintf("%d -> %d", c.Workers[0], c.Workers[1]))
+	}
+	if c.Empty() {
+		out = append(out, "changes", "none")
+	}
+	return out
+}
+
+// logHandler is the process's log on standard error, whose level and format can
+// change.
+type logHandler struct{ current atomic.Pointer[slog.Handler] }
+
+// set changes to other settings and returns what was before.
+func (h *logHandler) set(c *conf.Log) *slog.Handler {
+	opt := &slog.HandlerOptions{Level: c.Level}
+	var next slog.Handler = slog.NewTextHandler(os.Stderr, opt)
+	if c.Format == conf.JSON {
+		next = slog.NewJSONHandler(os.Stderr, opt)
+	}
+	return h.current.Swap(&next)
+}
+
+func (h *logHandler) restore(before *slog.Handler) { h.current.Store(before) }
+
+// Enabled implements slog.Handler.
+func (h *logHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return (*h.current.Load()).Enabled(ctx, l)
+}
+
+// Handle implements slog.Handler.
+func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
+	return (*h.current.Load()).Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler. What it returns keeps the present settings.
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return (*h.current.Load()).WithAttrs(attrs)
+}
+
+// WithGroup implements slog.Handler, as WithAttrs does.
+func (h *logHandler) WithGroup(name string) slog.Handler {
+	return (*h.current.Load()).WithGroup(name)
 }

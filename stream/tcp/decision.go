@@ -10,7 +10,7 @@ import (
 
 // pick picks the peer of the session's next attempt.
 func (w *Worker) pick(s *session) *upstream.Peer {
-	g, now, log := s.listener.Group, w.Loop.Now(), w.opt.Decisions
+	g, now, log := s.listener.Group, w.Loop.Now(), w.logs.decisions
 	if log == nil {
 		return g.Pick(s.attempts, now)
 	}
@@ -31,7 +31,7 @@ func (w *Worker) pick(s *session) *upstream.Peer {
 // cause.
 func (w *Worker) giveBack(s *session, o upstream.Outcome, cause decisions.Cause) {
 	g, now := s.listener.Group, w.Loop.Now()
-	if w.opt.Decisions == nil || cause == decisions.NoFailure {
+	if w.logs.decisions == nil || cause == decisions.NoFailure {
 		g.Release(s.peer, o, s.took(now), now)
 		return
 	}
@@ -43,5 +43,5 @@ func (w *Worker) giveBack(s *session, o upstream.Outcome, cause decisions.Cause)
 func (w *Worker) tell(s *session, r decisions.Record) {
 	r.At, r.Session, r.Client = w.Loop.Now(), s.serial, s.client
 	r.Listener, r.Upstream = s.listener.Name, s.listener.Group.Name
-	w.opt.Decisions.Put(r)
+	w.logs.decisions.Put(r)
 }

@@ -18,7 +18,7 @@ import (
 func (h *harness) said() (lines []string) {
 	h.t.Helper()
 	h.writer.Close()
-	h.w.opt.Decisions, h.writer = nil, nil
+	h.w.logs.decisions, h.writer = nil, nil
 	for line := range strings.Lines(h.decided.String()) {
 		m := regexp.MustCompile(`level=(\w+) msg="(.*?)" listener=l upstream=u session=(\d+) client=127.0.0.1:\d+ attempt=(\d+)\n`).FindStringSubmatch(line)
 		if m == nil {

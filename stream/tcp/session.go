@@ -765,7 +765,7 @@ func (s *session) cutShort(d side) bool {
 
 // logEnd hands the session's line to the access log.
 func (w *Worker) logEnd(s *session) {
-	if w.opt.Log == nil {
+	if w.logs.access == nil {
 		return
 	}
 	now := w.Loop.Now()
@@ -797,8 +797,8 @@ func (w *Worker) logEnd(s *session) {
 	if s.firstByte != 0 {
 		r.FirstByteTime = s.firstByte.Sub(s.picked)
 	}
-	if w.opt.LogServerAddr && sys.LocalAddr(s.half[down].fd, &w.addr) == 0 {
+	if w.logs.server && sys.LocalAddr(s.half[down].fd, &w.addr) == 0 {
 		r.Server = w.addr.Endpoint()
 	}
-	w.opt.Log.Put(r)
+	w.logs.access.Put(r)
 }

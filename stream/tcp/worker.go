@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,16 +48,12 @@ const ForeignTimer = 0
 
 // Options are what a Worker is made of.
 type Options struct {
-	ID            int // 0..workers-1; names its counters in upstream.Peer.Stats
-	Workers       int
-	Room          *Room
-	Pipes         int // how many pipes it may have open
-	Relay         Relay
-	Stats         *stats.Worker
-	Serial        func() uint64     // numbers of sessions, unique in the process
-	Log           *accesslog.Ring   // nil = no access log
-	LogServerAddr bool              // the log wants the address that clients connected to
-	Decisions     *decisions.Writer // nil = nobody asks why peers are picked
+	ID     int // 0..workers-1; names its counters in upstream.Peer.Stats
+	Room   *Room
+	Pipes  int // how many pipes it may have open
+	Relay  Relay
+	Stats  *stats.Worker
+	Serial func() uint64 // numbers of sessions, unique in the process
 	// Notify reports a rare event to the operator. It is called on the worker
 	// and must not block.
 	Notify func(msg string, args ...any)
@@ -80,9 +77,23 @@ type Worker struct {
 	buf      *buffer              // every read goes here first
 	addr     sys.Sockaddr         // scratch
 	record   accesslog.Record     // scratch
-	paused   bool                 // accepting waits for room
-	noRTOMax bool                 // the kernel has no TCP_RTO_MAX_MS
-	told     clock.Time           // when the operator was last told of a pause
+	logs     logs
+	paused   bool       // accepting waits for room
+	noRTOMax bool       // the kernel has no TCP_RTO_MAX_MS
+	told     clock.Time // when the operator was last told of a pause
+}
+
+// logs are where sessions are written down.
+type logs struct {
+	access    *accesslog.Ring   // nil = no access log
+	server    bool              // it wants the address that clients connected to
+	decisions *decisions.Writer // nil = nobody asks why peers are picked
+}
+
+// SetLogs has sessions written down elsewhere from now on. nil stands for
+// nowhere. It runs on the loop's thread, or before the loop does.
+func (w *Worker) SetLogs(access *accesslog.Ring, wantsServer bool, d *decisions.Writer) {
+	w.logs = logs{access, wantsServer, d}
 }
 
 // socket is a listening socket of this worker.
@@ -113,9 +124,38 @@ func NewWorker(l *loop.Loop, opt Options) *Worker {
 // it too and the caller closes it after Drain; else it is the worker's from now
 // on, even if this fails. It runs on the loop's thread, or before Run.
 func (w *Worker) Serve(l *Listener, fd int32, shared bool) unix.Errno {
-	w.sockets = append(w.sockets, socket{listener: l, fd: fd, shared: shared})
-	return w.register(len(w.sockets) - 1)
+	i := slices.IndexFunc(w.sockets, func(s socket) bool { return s.fd < 0 })
+	if i < 0 {
+		i = len(w.sockets)
+		w.sockets = append(w.sockets, socket{})
+	}
+	w.sockets[i] = socket{listener: l, fd: fd, shared: shared}
+	return w.register(i)
 }
+
+// Unserve accepts no more from a listening socket. What waits in its accept
+// queue is taken first, as far as there is room; then it is closed, unless it is
+// shared. It runs on the loop's thread.
+func (w *Worker) Unserve(fd int32) {
+	if i := w.socketOf(fd); i >= 0 {
+		w.drainSocket(&w.sockets[i])
+	}
+}
+
+// Swap has new sessions of a listening socket be another listener's. It runs on
+// the loop's thread.
+func (w *Worker) Swap(fd int32, l *Listener) {
+	if i := w.socketOf(fd); i >= 0 {
+		w.sockets[i].listener = l
+	}
+}
+
+func (w *Worker) socketOf(fd int32) int {
+	return slices.IndexFunc(w.sockets, func(s socket) bool { return s.fd == fd && fd >= 0 })
+}
+
+// Sessions returns how many sessions there are.
+func (w *Worker) Sessions() int { return w.sessions.Len() }
 
 // register adds a listening socket to the epoll set, level-triggered so that a
 // bounded round of accepts loses nothing; of the workers that share a socket
@@ -128,32 +168,33 @@ func (w *Worker) register(i int) unix.Errno {
 	return w.Loop.Add(w.sockets[i].fd, events, loop.MakeToken(loop.KindListener, 0, int32(i), 0))
 }
 
-// Drain stops accepting: connections that wait in the accept queues are taken
-// first, as far as there is room, then the listening sockets are closed. It
-// runs on the loop's thread.
+// Drain stops accepting from every listening socket, as Unserve does from one.
+// It runs on the loop's thread.
 func (w *Worker) Drain() {
 	for i := range w.sockets {
-		if s := &w.sockets[i]; s.fd >= 0 {
-			for w.acceptOne(s) {
-			}
-		}
+		w.drainSocket(&w.sockets[i])
 	}
-	w.closeSockets()
 }
 
-func (w *Worker) closeSockets() {
-	for i := range w.sockets {
-		s := &w.sockets[i]
-		if s.fd < 0 {
-			continue
-		}
-		if s.shared {
-			w.rest(s)
-		} else {
-			sys.Close(s.fd)
-		}
-		s.fd = -1
+func (w *Worker) drainSocket(s *socket) {
+	if s.fd < 0 {
+		return
 	}
+	for w.acceptOne(s) {
+	}
+	w.closeSocket(s)
+}
+
+func (w *Worker) closeSocket(s *socket) {
+	if s.fd < 0 {
+		return
+	}
+	if s.shared {
+		w.rest(s)
+	} else {
+		sys.Close(s.fd)
+	}
+	s.fd = -1
 }
 
 // CloseAll ends every session for that reason and returns how many there
@@ -167,7 +208,9 @@ func (w *Worker) CloseAll(reason stats.CloseReason) int {
 // Close closes what the worker still has open. Preconditions: the loop has
 // stopped and no session is left.
 func (w *Worker) Close() {
-	w.closeSockets()
+	for i := range w.sockets {
+		w.closeSocket(&w.sockets[i])
+	}
 	w.pipes.trim(0)
 }
 

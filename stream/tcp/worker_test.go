@@ -95,11 +95,11 @@ func newHarness(t *testing.T, s setup) *harness {
 	}
 	var serial uint64
 	h.w = NewWorker(l, Options{
-		Decisions: h.writer,
-		Serial:    func() uint64 { serial++; return serial },
-		Workers:   1, Room: h.room, Pipes: s.pipes, Relay: s.relay, Stats: &h.stats,
+		Serial: func() uint64 { serial++; return serial },
+		Room:   h.room, Pipes: s.pipes, Relay: s.relay, Stats: &h.stats,
 		Notify: func(msg string, args ...any) { h.notices = append(h.notices, fmt.Sprint(msg, args)) },
 	})
+	h.w.SetLogs(nil, false, h.writer)
 	late.Handler = h.w
 	h.listener = NewListener(&lc, h.group)
 	a := conf.Address{Host: "127.0.0.1"}

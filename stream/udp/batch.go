@@ -88,7 +88,13 @@ func (w *Worker) forward(s *session) {
 }
 
 func (w *Worker) sendOne(s *session, payload []byte) {
-	switch n, errno := sys.Send(s.conn.fd, payload); {
+	n, errno := sys.Send(s.conn.fd, payload)
+	if errno == unix.EMSGSIZE {
+		// Perhaps of an earlier one: the path has become narrower, and this one
+		// will be cut to fit it.
+		n, errno = sys.Send(s.conn.fd, payload)
+	}
+	switch {
 	case errno == 0:
 		w.onSent(s, 1, n)
 	case refusal(errno):
@@ -102,6 +108,7 @@ func (w *Worker) sendOne(s *session, payload []byte) {
 // sendAll sends a gathered batch. s is the session it belongs to, or nil if it
 // is for clients.
 func (w *Worker) sendAll(b *sys.SendBatch, fd int32, s *session) {
+	again := -1 // the message that is tried once more
 	for i := 0; i < b.Len(); {
 		n, errno := b.Send(fd, i)
 		for range n {
@@ -124,7 +131,7 @@ func (w *Worker) sendAll(b *sys.SendBatch, fd int32, s *session) {
 			}
 		case b.Segmented(i):
 			// A device or path that can't cut, or not to this size.
-			if errno == unix.EINVAL || errno == unix.EIO || errno == unix.EOPNOTSUPP {
+			if errno == unix.EIO || errno == unix.EOPNOTSUPP {
 				w.segment = false
 			}
 			w.stats.OffloadFallbacks.Add(1)
@@ -136,6 +143,8 @@ func (w *Worker) sendAll(b *sys.SendBatch, fd int32, s *session) {
 				w.stats.DatagramsOut.Add(uint64(sent))
 			}
 			i++
+		case errno == unix.EMSGSIZE && again != i:
+			again = i // perhaps of an earlier one, as in sendOne
 		default:
 			w.stats.LostDatagrams.Add(1)
 			i++

@@ -10,7 +10,7 @@ import (
 
 // pick picks the session's peer.
 func (w *Worker) pick(s *session) *upstream.Peer {
-	g, log := s.book.listener.Group, w.opt.Decisions
+	g, log := s.book.listener.Group, w.logs.decisions
 	if log == nil {
 		return g.Pick(&w.attempts, s.start)
 	}
@@ -39,7 +39,7 @@ func (w *Worker) release(s *session, cause decisions.Cause) {
 		o = upstream.Failed
 		w.stats.UpstreamFailures.Add(1)
 	}
-	if cause == decisions.NoFailure || w.opt.Decisions == nil {
+	if cause == decisions.NoFailure || w.logs.decisions == nil {
 		g.Release(s.peer, o, took, now)
 	} else {
 		f := g.ExplainFailure(s.peer, o, took, now)
@@ -52,5 +52,5 @@ func (w *Worker) release(s *session, cause decisions.Cause) {
 func (w *Worker) tell(s *session, r decisions.Record) {
 	r.At, r.Session, r.Client = w.loop.Now(), s.serial, s.key.client
 	r.Listener, r.Upstream = s.book.listener.Name, s.book.listener.Group.Name
-	w.opt.Decisions.Put(r)
+	w.logs.decisions.Put(r)
 }

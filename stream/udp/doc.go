@@ -14,8 +14,8 @@
 // every datagram has had its `responses`, when nothing has moved for
 // idle_timeout, or when it must make room. A datagram that comes after the end
 // begins a new session, with a new selection. So does one whose session's peer
-// has refused an earlier datagram (ICMP port unreachable) or was set down by the
-// operator: such sessions end there and then, and no client talks to a dead
+// has refused an earlier datagram (ICMP port unreachable), was set down by the
+// operator or is no longer in the configuration: such sessions end there and then, and no client talks to a dead
 // peer for longer than it takes to be refused once.
 //
 // What counts as a failure of the peer is nginx's: a refusal, when the session
@@ -38,19 +38,21 @@
 // # Sockets to peers
 //
 // Each session has a connected socket of its own, so that answers and errors
-// are its own. A socket whose session was owed nothing is kept for the next
-// session to that peer, once it has been quiet for the quarantine and its queue
-// is empty; what comes to it before is dropped and counted. One that was owed
-// answers is closed, so that a late one meets a closed port. An answer that
-// comes twice, the second one after the quarantine, can reach another client:
-// protocols that are prone to that have identifiers, or ask for a longer
-// quarantine.
+// are its own. After the session the socket rests for the quarantine; what comes
+// to it then is dropped and counted. One that was owed nothing is used again
+// afterwards, if its queue is empty; one that may still get answers is closed.
+// What comes later than that can reach another client: an answer that was sent
+// twice by the same socket, any other by way of a port that the kernel has given
+// out again, as with every proxy. Protocols that are prone to it have
+// identifiers, or ask for a longer quarantine. At most as many sockets rest as
+// there is room for sessions, and 8192 for each worker; more are closed at once.
 //
 // # Several workers
 //
 // The kernel spreads clients over the workers' sockets by a hash of addresses
 // and ports. It stays the same while the number of sockets does; when it
-// changes, some clients' datagrams begin new sessions on other workers.
+// changes, some clients' datagrams begin new sessions on other workers, and what
+// their old sessions' peers still answer is passed on.
 //
 // Units: bytes of payload, datagrams, clock.Time.
 //

@@ -80,9 +80,10 @@ func newHarness(t *testing.T, s setup, peers ...netip.AddrPort) *harness {
 	}
 	serial := uint64(0)
 	h.w = NewWorker(h.loop, Options{
-		Workers: 1, Room: &h.room, Pooled: 100, Stats: &h.stats, NoOffload: s.noOffload, Log: s.log,
+		Room: &h.room, Pooled: 100, Stats: &h.stats, NoOffload: s.noOffload,
 		Serial: func() uint64 { serial++; return serial },
 	})
+	h.w.SetLogs(s.log, false, nil)
 	host := s.listen
 	if host == "" {
 		host = "127.0.0.1"

@@ -110,11 +110,15 @@ func shortage(errno unix.Errno) bool {
 // dropIdle closes some idle sockets, whose ports and descriptors sessions need
 // now.
 func (w *Worker) dropIdle() {
-	for _, p := range w.pools {
+	half := func(p *peerPool) {
 		for range (p.n + 1) / 2 {
 			w.closeConn(p.pop())
 			w.pooled--
 		}
+	}
+	half(&w.owed)
+	for _, p := range w.pools {
+		half(p)
 	}
 }
 
@@ -153,16 +157,22 @@ func (w *Worker) newConn(pool *peerPool) (c *conn, errno unix.Errno, local bool)
 
 func (c *conn) token() loop.Token { return loop.MakeToken(loop.KindFlow, c.generation, c.slot, 0) }
 
-// giveBack ends a session's use of its socket.
+// giveBack ends a session's use of its socket. One that is owed answers is
+// never used again, but it keeps its port to itself until the quarantine is
+// over: the kernel might give it to the next session with that very peer.
 func (w *Worker) giveBack(c *conn, owed bool) {
 	c.session = nil
-	if owed || w.pooled >= w.opt.Pooled {
+	c.since = w.loop.Now()
+	if w.pooled >= w.opt.Pooled || owed && c.pool.listener.Quarantine == 0 {
 		w.closeConn(c)
 		return
 	}
-	c.since = w.loop.Now()
-	c.pool.push(c)
 	w.pooled++
+	if owed {
+		w.owed.push(c)
+		return
+	}
+	c.pool.push(c)
 }
 
 func (w *Worker) closeConn(c *conn) {
@@ -175,9 +185,22 @@ func (w *Worker) closeConn(c *conn) {
 func (w *Worker) trimPools() {
 	for _, p := range w.pools {
 		for range p.least {
+			if w.loop.Now().Sub(p.oldest().since) < p.listener.Quarantine {
+				break
+			}
 			w.closeConn(p.pop())
 			w.pooled--
 		}
 		p.least = p.n
+	}
+}
+
+// releaseOwed closes the sockets that were owed answers and have rested. They
+// lie in the order in which they came: where quarantines differ, a short one may
+// become longer.
+func (w *Worker) releaseOwed() {
+	for c := w.owed.oldest(); c != nil && w.loop.Now().Sub(c.since) >= c.pool.listener.Quarantine; c = w.owed.oldest() {
+		w.closeConn(w.owed.pop())
+		w.pooled--
 	}
 }

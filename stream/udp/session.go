@@ -1,6 +1,8 @@
 package udp
 
 import (
+	"net/netip"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
@@ -51,7 +53,7 @@ func (w *Worker) session(k key) *session {
 		return w.open(k)
 	}
 	// What it has in the batch at hand goes to one peer.
-	if s.first < 0 && (s.refused || s.peer.IsDown()) {
+	if s.first < 0 && (s.refused || s.peer.IsDown() || s.peer.IsRemoved()) {
 		w.end(s)
 		return w.open(k)
 	}
@@ -61,13 +63,14 @@ func (w *Worker) session(k key) *session {
 // open begins a session.
 func (w *Worker) open(k key) *session {
 	b := w.sockets[k.socket].book
-	if w.draining || !w.admit(b) {
+	if w.sockets[k.socket].leaving || !w.admit(b) {
 		return nil
 	}
 	slot, _, s := w.sessions.Alloc()
 	*s = session{book: b, key: k, slot: slot, first: -1, last: -1, bound: true, start: w.loop.Now(), active: w.loop.Now()}
 	s.serial = w.opt.Serial()
 	b.n++
+	w.sockets[k.socket].n++
 	b.fresh.add(s)
 	w.table[k] = s
 	w.stats.DownstreamConnections.Add(1)
@@ -282,7 +285,7 @@ func (w *Worker) end(s *session) {
 	switch {
 	case s.refused:
 		w.finish(s, stats.PeerRefused, decisions.Refused)
-	case !s.answeredEnough() && s.peer.IsDown():
+	case !s.answeredEnough() && (s.peer.IsDown() || s.peer.IsRemoved()):
 		w.finish(s, stats.PeerDown, decisions.NoFailure)
 	default:
 		w.finish(s, stats.Answered, decisions.NoFailure)
@@ -317,6 +320,7 @@ func (w *Worker) finish(s *session, reason stats.CloseReason, cause decisions.Ca
 	w.unbind(s)
 	s.order.remove(s)
 	s.book.n--
+	w.sockets[s.key.socket].n--
 	w.logEnd(s, reason)
 	if c := s.conn; c != nil {
 		w.giveBack(c, s.owed())
@@ -345,13 +349,21 @@ func (w *Worker) serverOf(s *session) sys.Endpoint {
 	if sys.LocalAddr(w.sockets[s.key.socket].fd, &w.addr) != 0 {
 		return sys.Endpoint{}
 	}
+	return s.key.local.Endpoint(w.addr.Endpoint())
+}
+
+// serverAddr returns the address that a listening socket is bound to.
+func (w *Worker) serverAddr(fd int32) netip.AddrPort {
+	if sys.LocalAddr(fd, &w.addr) != 0 {
+		return netip.AddrPort{}
+	}
 	e := w.addr.Endpoint()
-	return s.key.local.Endpoint(e)
+	return e.AddrPort()
 }
 
 // logEnd hands the session's line to the access log.
 func (w *Worker) logEnd(s *session, reason stats.CloseReason) {
-	if w.opt.Log == nil {
+	if w.logs.access == nil {
 		return
 	}
 	now := w.loop.Now()
@@ -384,8 +396,8 @@ func (w *Worker) logEnd(s *session, reason stats.CloseReason) {
 	if s.firstByte != 0 {
 		r.FirstByteTime = s.firstByte.Sub(s.start)
 	}
-	if w.opt.LogServerAddr {
+	if w.logs.server {
 		r.Server = w.serverOf(s)
 	}
-	w.opt.Log.Put(r)
+	w.logs.access.Put(r)
 }

@@ -159,12 +159,22 @@ func TestOwedSocketIsClosed(t *testing.T) {
 	peer := socketOn(t, "127.0.0.1")
 	h := newHarness(t, setup{edit: responses(1)}, addrOf(peer))
 	h.send(h.client(), "?")
-	h.receive(peer)
+	_, from := h.receive(peer)
 	h.clock.Advance(time.Minute + 10*time.Millisecond)
 	h.turn()
 	h.closed(stats.NoAnswer, 1)
+	if n := h.w.conns.Len(); n != 1 {
+		t.Errorf("%d sockets rest, want 1", n)
+	}
+	peer.WriteToUDPAddrPort([]byte("late"), from)
+	h.turn()
+	if n := h.stats.LateDatagrams.Load(); n != 1 {
+		t.Errorf("%d late datagrams, want 1", n)
+	}
+	h.clock.Advance(1010 * time.Millisecond)
+	h.turn()
 	if n := h.w.conns.Len(); n != 0 {
-		t.Errorf("%d sockets are still open", n)
+		t.Errorf("%d sockets are still open after the quarantine", n)
 	}
 	if snap := h.group.Snapshot(nil, h.clock.Now()); snap[0].Balance.Conns != 0 {
 		t.Error("the peer was not given back")

@@ -1,6 +1,8 @@
 package udp
 
 import (
+	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,15 +32,11 @@ type Room interface {
 
 // Options are what a Worker is made of.
 type Options struct {
-	ID            int // 0..workers-1; names its counters in upstream.Peer.Stats
-	Workers       int
-	Room          Room
-	Pooled        int // idle sockets to peers that it may keep
-	Stats         *stats.Worker
-	Log           *accesslog.Ring   // nil = no access log
-	LogServerAddr bool              // the log wants the address that clients sent to
-	Serial        func() uint64     // numbers of sessions, unique in the process
-	Decisions     *decisions.Writer // nil = nobody asks why peers are picked
+	ID     int // 0..workers-1; names its counters in upstream.Peer.Stats
+	Room   Room
+	Pooled int // idle sockets to peers that it may keep
+	Stats  *stats.Worker
+	Serial func() uint64 // numbers of sessions, unique in the process
 	// Timer is the id in the loop's wheel that is this worker's.
 	Timer int32
 	// NoOffload has datagrams moved one by one, for tests.
@@ -61,9 +59,10 @@ type Worker struct {
 	table    map[key]*session
 	conns    loop.Slab[conn]
 	pools    map[poolKey]*peerPool
-	pooled   int
+	owed     peerPool // idle sockets that may still get answers; of all peers
+	pooled   int      // sockets in pools and owed
 	attempts upstream.Attempts
-	draining bool
+	leaving  bool // a socket is
 	trimAt   clock.Time
 	armed    clock.Time // what the timer is set to; 0 = it is not
 
@@ -82,12 +81,28 @@ type Worker struct {
 	late   *sys.ReceiveBatch // scratch for what nobody waits for
 	addr   sys.Sockaddr      // scratch
 	record accesslog.Record  // scratch
+	logs   logs
+}
+
+// logs are where sessions are written down.
+type logs struct {
+	access    *accesslog.Ring   // nil = no access log
+	server    bool              // it wants the address that clients sent to
+	decisions *decisions.Writer // nil = nobody asks why peers are picked
+}
+
+// SetLogs has sessions written down elsewhere from now on. nil stands for
+// nowhere. It runs on the loop's thread, or before the loop does.
+func (w *Worker) SetLogs(access *accesslog.Ring, wantsServer bool, d *decisions.Writer) {
+	w.logs = logs{access, wantsServer, d}
 }
 
 // socket is a listening socket of this worker.
 type socket struct {
-	book *book
-	fd   int32 // -1 = closed
+	book    *book
+	fd      int32 // -1 = closed
+	n       int   // sessions
+	leaving bool  // takes no new ones, and is closed with the last
 }
 
 // NewWorker returns the UDP half of the worker of a loop.
@@ -138,8 +153,69 @@ func (w *Worker) Serve(l *Listener, fd int32) unix.Errno {
 	if w.coalesce && !l.counts() {
 		sys.WantCoalesced(fd)
 	}
-	w.sockets = append(w.sockets, socket{w.bookOf(l), fd})
-	return w.loop.Add(fd, unix.EPOLLIN, loop.MakeToken(loop.KindDatagrams, 0, int32(len(w.sockets)-1), 0))
+	i := slices.IndexFunc(w.sockets, func(s socket) bool { return s.fd < 0 })
+	if i < 0 {
+		i = len(w.sockets)
+		w.sockets = append(w.sockets, socket{})
+	}
+	w.sockets[i] = socket{book: w.bookOf(l), fd: fd}
+	return w.loop.Add(fd, unix.EPOLLIN, loop.MakeToken(loop.KindDatagrams, 0, int32(i), 0))
+}
+
+// Unserve begins no more sessions from a listening socket, and closes it with
+// its last session, which need it to answer. If others listen on its address,
+// elsewhere says, the clients go there with their next datagram: the socket is
+// connected to nobody's address, so that the kernel gives it no more of theirs.
+// It runs on the loop's thread.
+func (w *Worker) Unserve(fd int32, elsewhere bool) {
+	i := w.socketOf(fd)
+	if i < 0 {
+		return
+	}
+	if elsewhere {
+		w.addr.SetInet(nobody(w.serverAddr(fd)))
+		sys.Connect(fd, &w.addr) // failing, it goes on as if nobody listened elsewhere
+	}
+	w.sockets[i].leaving = true
+	w.leaving = true
+}
+
+// nobody returns an address of the same family that no client has.
+func nobody(local netip.AddrPort) netip.AddrPort {
+	if local.Addr().Is4() {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 1)
+	}
+	return netip.AddrPortFrom(netip.IPv6Loopback(), 1)
+}
+
+// closeLeaving closes the sockets that have no session left.
+func (w *Worker) closeLeaving() {
+	w.leaving = false
+	for i := range w.sockets {
+		switch s := &w.sockets[i]; {
+		case !s.leaving || s.fd < 0:
+		case s.n > 0:
+			w.leaving = true
+		default:
+			sys.Close(s.fd)
+			s.fd = -1
+		}
+	}
+}
+
+// Swap has new sessions of a listening socket be another listener's. It runs on
+// the loop's thread.
+func (w *Worker) Swap(fd int32, l *Listener) {
+	if i := w.socketOf(fd); i >= 0 {
+		w.sockets[i].book = w.bookOf(l)
+	}
+	w.books = slices.DeleteFunc(w.books, func(b *book) bool {
+		return b.n == 0 && !slices.ContainsFunc(w.sockets, func(s socket) bool { return s.book == b })
+	})
+}
+
+func (w *Worker) socketOf(fd int32) int {
+	return slices.IndexFunc(w.sockets, func(s socket) bool { return s.fd == fd && fd >= 0 })
 }
 
 func (w *Worker) bookOf(l *Listener) *book {
@@ -156,10 +232,13 @@ func (w *Worker) bookOf(l *Listener) *book {
 // Sessions returns how many sessions there are.
 func (w *Worker) Sessions() int { return w.sessions.Len() }
 
-// Drain stops taking in datagrams of new clients. Sessions go on.
-//
-// The sockets stay open: sessions need them to answer.
-func (w *Worker) Drain() { w.draining = true }
+// Drain begins no more sessions from any listening socket. elsewhere is as for
+// Unserve. It runs on the loop's thread.
+func (w *Worker) Drain(elsewhere bool) {
+	for i := range w.sockets {
+		w.Unserve(w.sockets[i].fd, elsewhere)
+	}
+}
 
 // CloseAll ends every session for that reason and returns how many there were.
 // It runs on the loop's thread.
@@ -173,8 +252,13 @@ func (w *Worker) CloseAll(reason stats.CloseReason) int {
 // stopped and no session is left.
 func (w *Worker) Close() {
 	for i := range w.sockets {
-		sys.Close(w.sockets[i].fd)
-		w.sockets[i].fd = -1
+		if fd := w.sockets[i].fd; fd >= 0 {
+			sys.Close(fd)
+			w.sockets[i].fd = -1
+		}
+	}
+	for w.owed.n > 0 {
+		w.closeConn(w.owed.pop())
 	}
 	for _, p := range w.pools {
 		for p.n > 0 {
@@ -205,6 +289,7 @@ func (w *Worker) OnEvent(t loop.Token, events uint32) {
 func (w *Worker) OnTimer() {
 	w.armed = 0
 	w.expire()
+	w.releaseOwed()
 	if now := w.loop.Now(); now >= w.trimAt {
 		w.trimAt = now.Add(trimEvery)
 		w.trimPools()
@@ -218,6 +303,9 @@ func (w *Worker) EndTurn() {
 		return
 	}
 	w.flush()
+	if w.leaving {
+		w.closeLeaving()
+	}
 	w.sessions.Recycle()
 	w.conns.Recycle()
 	w.setTimer()
@@ -230,6 +318,11 @@ func (w *Worker) setTimer() {
 	at := w.nextExpiry()
 	if w.pooled > 0 && (at == 0 || w.trimAt < at) {
 		at = max(w.trimAt, w.loop.Now().Add(time.Millisecond))
+	}
+	if c := w.owed.oldest(); c != nil {
+		if rested := c.since.Add(c.pool.listener.Quarantine); at == 0 || rested < at {
+			at = rested
+		}
 	}
 	if at != 0 && (w.armed == 0 || at < w.armed) {
 		w.armed = at

@@ -223,6 +223,7 @@ func (b *SendBatch) Add(payload []byte, segment int, to *Endpoint, local *Packet
 	b.segment[b.n] = int32(segment)
 	b.total[b.n] = int32(len(payload))
 	b.closed[b.n] = segment > 0 && len(payload)%segment != 0
+	b.putSegment(b.n)
 	b.n++
 	return true
 }
@@ -246,7 +247,10 @@ func (b *SendBatch) Append(payload []byte) bool {
 	b.piece(payload)
 	m := &b.msgs[i].hdr
 	m.SetIovlen(int(m.Iovlen) + 1)
-	b.segment[i] = size
+	if b.segment[i] == 0 {
+		b.segment[i] = size
+		b.putSegment(i)
+	}
 	b.total[i] += n
 	b.closed[i] = n < size
 	return true
@@ -262,9 +266,6 @@ func (b *SendBatch) piece(payload []byte) {
 // socket. It returns how many were sent; an error is that of the first one
 // that was not.
 func (b *SendBatch) Send(fd int32, from int) (int, unix.Errno) {
-	for i := from; i < b.n; i++ {
-		b.putSegment(i)
-	}
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.msgs[from])), uintptr(b.n-from), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 		switch errno {
@@ -352,13 +353,11 @@ func (b *SendBatch) putPacketInfo(i int, local *PacketInfo) int {
 	return unix.CmsgSpace(unix.SizeofInet6Pktinfo)
 }
 
-// putSegment writes the segment size behind the packet info.
+// putSegment writes the segment size behind the packet info, once there is one.
+// It is called once for each message.
 func (b *SendBatch) putSegment(i int) {
 	m := &b.msgs[i].hdr
 	if b.segment[i] == 0 {
-		if m.Controllen == 0 {
-			m.Control = nil
-		}
 		return
 	}
 	c := b.control[i][m.Controllen:]

@@ -1,0 +1,147 @@
+package stream
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/tcp"
+	"github.com/weirlb/weir/stream/udp"
+)
+
+// binding is one address that the server accepts on, with its sockets. It is
+// guarded by the server's mu.
+type binding struct {
+	place  place
+	bound  conf.Address // differs from the place's if the port was 0
+	name   string       // of the listener
+	order  int          // in the configuration
+	tcp    *tcp.Listener
+	udp    *udp.Listener
+	fds    map[*worker]int32 // a unix socket is one descriptor, shared
+	shared int32             // of a unix socket; -1 = none
+}
+
+// place is what makes two bindings the same one.
+type place struct {
+	protocol conf.Protocol
+	addr     conf.Address
+}
+
+func (p place) String() string { return p.protocol.String() + " " + p.addr.String() }
+
+// open opens the sockets of the binding, one for each worker. What is open after
+// an error closeUnserved closes.
+func (b *binding) open(workers []*worker) (err error) {
+	b.fds, b.shared = map[*worker]int32{}, -1
+	// With SO_REUSEPORT a second weir, started by mistake, would silently take
+	// a share of the clients. A first socket without it finds out whether the
+	// address is free.
+	fd, bound, err := b.listen(b.place.addr, false)
+	if err != nil {
+		return err
+	}
+	b.bound = bound
+	if bound.IsUnix() {
+		b.shared = fd
+		for _, w := range workers {
+			b.fds[w] = fd
+		}
+		return nil
+	}
+	sys.Close(fd)
+	return b.openFor(workers)
+}
+
+// openFor opens sockets for further workers.
+func (b *binding) openFor(workers []*worker) error {
+	for _, w := range workers {
+		if b.shared >= 0 {
+			b.fds[w] = b.shared
+			continue
+		}
+		fd, _, err := b.listen(b.bound, true)
+		if err != nil {
+			return err
+		}
+		b.fds[w] = fd
+	}
+	return nil
+}
+
+func (b *binding) listen(a conf.Address, reusePort bool) (int32, conf.Address, error) {
+	var fd int32
+	var err error
+	if b.udp != nil {
+		fd, a, err = b.udp.Listen(a, reusePort)
+	} else {
+		fd, a, err = b.tcp.Listen(a, reusePort)
+	}
+	if err != nil {
+		err = fmt.Errorf("listener %q: %w", b.name, err)
+	}
+	return fd, a, err
+}
+
+// closeUnserved closes what was opened for workers that were never given it.
+func (b *binding) closeUnserved(workers []*worker) {
+	for _, w := range workers {
+		if fd, ok := b.fds[w]; ok && b.shared < 0 {
+			sys.Close(fd)
+		}
+		delete(b.fds, w)
+	}
+	if len(b.fds) == 0 {
+		b.closeShared()
+	}
+}
+
+// serve has the worker accept. It runs on the worker's thread, or before that
+// runs.
+func (b *binding) serve(w *worker) error {
+	var errno unix.Errno
+	if b.udp != nil {
+		errno = w.udp.Serve(b.udp, b.fds[w])
+	} else {
+		errno = w.tcp.Serve(b.tcp, b.fds[w], b.shared >= 0)
+	}
+	if errno != 0 {
+		return fmt.Errorf("listener %q: watch %s: %w", b.name, b.bound, errno)
+	}
+	return nil
+}
+
+// unserve has the worker accept no more. What waits in its accept queue is
+// taken first. It runs on the worker's thread.
+func (b *binding) unserve(w *worker) {
+	if b.udp != nil {
+		w.udp.Unserve(b.fds[w], false)
+	} else {
+		w.tcp.Unserve(b.fds[w])
+	}
+}
+
+// swap has the worker's new sessions be this binding's listener's. It runs on
+// the worker's thread.
+func (b *binding) swap(w *worker) {
+	if b.udp != nil {
+		w.udp.Swap(b.fds[w], b.udp)
+	} else {
+		w.tcp.Swap(b.fds[w], b.tcp)
+	}
+}
+
+// closeShared closes a unix socket. Its path is removed first, so that nobody
+// can connect to a socket that nobody accepts from. Preconditions: no worker
+// serves it.
+func (b *binding) closeShared() {
+	if b.shared < 0 {
+		return
+	}
+	_ = os.Remove(b.bound.Path) // gone already is fine
+	sys.Close(b.shared)
+	b.shared = -1
+}

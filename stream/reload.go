@@ -1,0 +1,410 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/accesslog"
+	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/tcp"
+	"github.com/weirlb/weir/stream/udp"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// A change from one configuration to another is made in two steps. prepare does
+// everything that can fail, aside: it resolves names, opens sockets and logs,
+// makes workers. commit cannot fail: it has every worker take over, and nothing
+// that stays is closed, moved or forgotten.
+
+// Change is what a reload has done, or would do.
+type Change struct {
+	Opened   []string // listening addresses
+	Closed   []string
+	Changed  []string // listeners whose settings differ; new sessions get them
+	Added    []string // peers, and whole upstreams
+	Removed  []string
+	Altered  []string // peers and upstreams whose settings differ
+	Workers  [2]int   // before and after
+	Settings []string // of worker and log
+}
+
+// Empty reports whether nothing differs.
+func (c *Change) Empty() bool {
+	return len(c.Opened)+len(c.Closed)+len(c.Changed)+len(c.Added)+len(c.Removed)+len(c.Altered)+len(c.Settings) == 0 && c.Workers[0] == c.Workers[1]
+}
+
+// transition is a prepared change.
+type transition struct {
+	change Change
+	cfg    *conf.Config
+	lim    limits
+
+	groups  []*upstream.Group // in order; those that are new and those that stay
+	updates []update
+
+	stay   map[*binding]*binding // bindings that stay, and what they become
+	opened []*binding
+	closed []*binding
+
+	workers []*worker // from now on
+	started []*worker // of these, the new ones
+	retired []*worker
+
+	newLog    bool
+	log       *accesslog.Writer
+	decisions *decisions.Writer
+}
+
+// update is a change of a group that stays.
+type update struct {
+	group *upstream.Group
+	plan  *upstream.Plan
+}
+
+// Diff tells what Reload would do with that configuration, and changes nothing.
+// Names are resolved.
+func (s *Server) Diff(ctx context.Context, cfg *conf.Config) (*Change, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &transition{cfg: cfg}
+	if err := s.compare(ctx, t); err != nil {
+		return nil, err
+	}
+	return &t.change, nil
+}
+
+// Reload changes to another configuration in place. Listening sockets that stay
+// are not touched, peers that stay keep all their state, and no session is
+// ended: those of a listener or peer that goes run on. On error nothing has
+// changed.
+func (s *Server) Reload(ctx context.Context, cfg *conf.Config) (*Change, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return nil, fmt.Errorf("reload: the server is stopping")
+	}
+	t := &transition{cfg: cfg}
+	if err := s.prepare(ctx, t); err != nil {
+		return nil, err
+	}
+	s.commit(t)
+	return &t.change, nil
+}
+
+// prepare does all of a change that can fail. On error nothing of it is left.
+func (s *Server) prepare(ctx context.Context, t *transition) (err error) {
+	if err := s.compare(ctx, t); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			t.abandon(s)
+		}
+	}()
+	if err := s.prepareWorkers(t); err != nil {
+		return err
+	}
+	if err := s.prepareLogs(t); err != nil {
+		return err
+	}
+	for _, b := range t.opened {
+		if err := b.open(t.workers); err != nil {
+			return err
+		}
+	}
+	for _, b := range t.stay {
+		if err := b.openFor(t.started); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abandon closes what a failed prepare has opened.
+func (t *transition) abandon(s *Server) {
+	for _, b := range t.opened {
+		b.closeUnserved(t.workers)
+	}
+	for _, b := range t.stay {
+		b.closeUnserved(t.started)
+	}
+	for _, w := range t.started {
+		w.close()
+	}
+	if t.newLog {
+		if err := t.log.Close(); err != nil {
+			s.logger.Warn("close access log", "error", err)
+		}
+		t.decisions.Close()
+	}
+}
+
+// compare finds out what differs: it resolves names and makes run-time objects,
+// but opens nothing.
+func (s *Server) compare(ctx context.Context, t *transition) error {
+	cfg := t.cfg
+	n := cfg.Worker.Count
+	if n == 0 {
+		n = CPUs(os.DirFS("/"))
+	}
+	t.change.Workers = [2]int{len(s.workers), n}
+	lim, err := s.plan(cfg, n)
+	if err != nil {
+		return err
+	}
+	t.lim = lim
+	if s.cfg != nil {
+		t.change.Settings = changedSettings(s.cfg, cfg)
+	}
+	if err := s.compareUpstreams(ctx, t, n); err != nil {
+		return err
+	}
+	s.compareListeners(t, n)
+	return nil
+}
+
+func changedSettings(was, is *conf.Config) []string {
+	var out []string
+	a, b := was.Worker, is.Worker
+	a.Count, b.Count = 0, 0
+	if a != b {
+		out = append(out, "worker")
+	}
+	if !reflect.DeepEqual(was.Log, is.Log) {
+		out = append(out, "log")
+	}
+	return out
+}
+
+func (s *Server) compareUpstreams(ctx context.Context, t *transition, workers int) error {
+	for i := range t.cfg.Upstreams {
+		u := &t.cfg.Upstreams[i]
+		peers, err := upstream.Resolve(ctx, u, workers, s.lookup)
+		if err != nil {
+			return err
+		}
+		if err := checkLoops(t.cfg, u, peers); err != nil {
+			return err
+		}
+		if err := checkCongestion(u.Congestion); err != nil {
+			return fmt.Errorf("upstream %q: %w", u.Name, err)
+		}
+		g := s.group(u.Name)
+		if g == nil {
+			if g, err = upstream.NewGroup(u, peers, rand.Uint64()); err != nil {
+				return err
+			}
+			t.change.Added = append(t.change.Added, "upstream "+u.Name)
+		} else {
+			plan, err := g.Plan(u, peers)
+			if err != nil {
+				return err
+			}
+			t.updates = append(t.updates, update{g, plan})
+			t.change.note(u, plan, s.cfg.Upstream(u.Name))
+		}
+		t.groups = append(t.groups, g)
+	}
+	for _, g := range s.groups {
+		if !slices.Contains(t.groups, g) {
+			t.change.Removed = append(t.change.Removed, "upstream "+g.Name)
+		}
+	}
+	return nil
+}
+
+// note tells what a plan does to the peers of an upstream.
+func (c *Change) note(u *conf.Upstream, plan *upstream.Plan, was *conf.Upstream) {
+	name := func(p *upstream.Peer) string {
+		if p.Name == p.String() {
+			return u.Name + "/" + p.Name
+		}
+		return fmt.Sprintf("%s/%s (%s)", u.Name, p.Name, p)
+	}
+	for _, p := range plan.Added {
+		c.Added = append(c.Added, name(p))
+	}
+	for _, p := range plan.Removed {
+		c.Removed = append(c.Removed, name(p))
+	}
+	for _, p := range plan.Changed {
+		c.Altered = append(c.Altered, name(p))
+	}
+	if was != nil && (!reflect.DeepEqual(was.Balance, u.Balance) || was.Congestion != u.Congestion) {
+		c.Altered = append(c.Altered, "upstream "+u.Name)
+	}
+}
+
+func (s *Server) compareListeners(t *transition, workers int) {
+	t.stay = map[*binding]*binding{}
+	old := map[place]*binding{}
+	for _, b := range s.bindings {
+		old[b.place] = b
+	}
+	for i := range t.cfg.Listeners {
+		c := &t.cfg.Listeners[i]
+		g := t.group(c.Upstream)
+		next := binding{name: c.Name}
+		if c.Protocol == conf.UDP {
+			next.udp = udp.NewListener(c, g, workers)
+		} else {
+			next.tcp = tcp.NewListener(c, g)
+		}
+		for _, a := range c.Listen {
+			b := next
+			b.place, b.order = place{c.Protocol, a}, len(t.opened)+len(t.stay)
+			was := old[b.place]
+			if was == nil {
+				t.opened = append(t.opened, &b)
+				t.change.Opened = append(t.change.Opened, b.place.String())
+				continue
+			}
+			delete(old, b.place)
+			b.bound, b.fds, b.shared = was.bound, was.fds, was.shared
+			t.stay[was] = &b
+			if before := s.cfg.Listener(was.name); was.name != c.Name || before == nil || !sameListener(before, c) {
+				t.change.Changed = append(t.change.Changed, fmt.Sprintf("listener %s (%s)", c.Name, b.place))
+			}
+		}
+	}
+	for _, b := range s.bindings {
+		if old[b.place] == b {
+			t.closed = append(t.closed, b)
+			t.change.Closed = append(t.change.Closed, b.place.String())
+		}
+	}
+}
+
+// sameListener reports whether two listeners differ in nothing but where they
+// listen.
+func sameListener(a, b *conf.Listener) bool {
+	x, y := *a, *b
+	x.Listen, y.Listen = nil, nil
+	return reflect.DeepEqual(x, y)
+}
+
+func (t *transition) group(name string) *upstream.Group {
+	for _, g := range t.groups {
+		if g.Name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// prepareWorkers makes the workers that are wanted and not there, and chooses
+// those that go.
+func (s *Server) prepareWorkers(t *transition) error {
+	n := t.change.Workers[1]
+	keep := min(n, len(s.workers))
+	t.workers = slices.Clone(s.workers[:keep])
+	t.retired = s.workers[keep:]
+	for id := keep; id < n; id++ {
+		w, err := newWorker(id, &s.serials)
+		if err != nil {
+			return err
+		}
+		for id >= len(s.counters) {
+			s.counters = append(s.counters, new(stats.Worker))
+		}
+		t.started = append(t.started, w)
+		t.workers = append(t.workers, w)
+		w.build(s, t.lim)
+	}
+	return nil
+}
+
+// prepareLogs opens the logs if their settings or the workers have changed.
+func (s *Server) prepareLogs(t *transition) error {
+	if s.cfg != nil && reflect.DeepEqual(s.cfg.Log, t.cfg.Log) && len(t.started)+len(t.retired) == 0 {
+		t.log, t.decisions = s.log, s.decisions
+		return nil
+	}
+	rings := len(t.workers)
+	for _, w := range append(slices.Clone(s.leaving), t.retired...) {
+		rings = max(rings, w.id+1)
+	}
+	log, err := accesslog.Open(&t.cfg.Log, rings, s.logger)
+	if err != nil {
+		return err
+	}
+	t.newLog, t.log, t.decisions = true, log, decisions.Open(&t.cfg.Log, s.logger)
+	return nil
+}
+
+// commit makes the change. Preconditions: mu is held.
+func (s *Server) commit(t *transition) {
+	for _, u := range t.updates {
+		u.group.Update(u.plan)
+	}
+	s.room.SetMax(t.lim.sessions)
+	oldLog, oldDecisions := s.log, s.decisions
+	present := s.workers // that run
+
+	for _, w := range t.started {
+		w.setLogs(t.log, t.decisions)
+		for _, b := range t.serving() {
+			s.complain(b.serve(w))
+		}
+		s.run(w)
+	}
+	kept := t.workers[:len(t.workers)-len(t.started)]
+	s.each(kept, func(w *worker) {
+		for _, b := range t.opened {
+			s.complain(b.serve(w))
+		}
+		for _, b := range t.stay {
+			b.swap(w)
+		}
+		for _, b := range t.closed {
+			b.unserve(w)
+		}
+	})
+	s.each(t.retired, (*worker).retire)
+	if t.newLog {
+		s.each(append(slices.Clone(present), s.leaving...), func(w *worker) { w.setLogs(t.log, t.decisions) })
+	}
+	for _, b := range t.closed {
+		b.closeShared()
+	}
+	s.leaving = append(slices.DeleteFunc(s.leaving, (*worker).hasEnded), t.retired...)
+	for _, b := range t.stay {
+		for _, w := range t.retired {
+			delete(b.fds, w)
+		}
+	}
+	s.cfg, s.groups, s.bindings, s.workers, s.log, s.decisions = t.cfg, t.groups, t.serving(), t.workers, t.log, t.decisions
+	if t.newLog {
+		if err := oldLog.Close(); err != nil {
+			s.logger.Warn("close access log", "error", err)
+		}
+		oldDecisions.Close()
+	}
+	if n := len(s.workers) + len(s.leaving) + 1; runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
+	}
+}
+
+// serving returns the bindings of the new configuration.
+func (t *transition) serving() []*binding {
+	out := slices.Clone(t.opened)
+	for _, b := range t.stay {
+		out = append(out, b)
+	}
+	slices.SortFunc(out, func(a, b *binding) int { return a.order - b.order })
+	return out
+}
+
+// complain logs an error that nothing else can be done about.
+func (s *Server) complain(err error) {
+	if err != nil {
+		s.logger.Error("accept", "error", err)
+	}
+}
