@@ -3,7 +3,6 @@ package balance
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 )
 
 func init() {
@@ -15,7 +14,7 @@ func init() {
 			return nil, fmt.Errorf("half life is %d ms, not above 0", o.HalfLife)
 		}
 		return &epsilonGreedy{
-			random:   random{peers, newLots(peers), rand.New(rand.NewPCG(o.Seed, uint64(len(peers))))},
+			random:   newRandom(o, peers),
 			epsilon:  o.Epsilon,
 			halfLife: o.HalfLife,
 		}, nil

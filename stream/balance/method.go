@@ -120,3 +120,28 @@ func Succeed(m, old Method) {
 		h.inherit(old)
 	}
 }
+
+// saver is a Method that keeps something beside the peers.
+type saver interface {
+	// save returns what puts it back.
+	save() (restore func())
+}
+
+// Rehearse explains the pick that the next session would get, and leaves
+// everything as it was.
+func Rehearse(m Method, peers []*Peer, s *Selection, now Millis) (int, *Explanation) {
+	before := make([]Peer, len(peers))
+	for i, p := range peers {
+		before[i] = *p
+	}
+	restore := func() {}
+	if s, ok := m.(saver); ok {
+		restore = s.save()
+	}
+	i, e := Explain(m, peers, s, now)
+	restore()
+	for i, p := range peers {
+		*p = before[i]
+	}
+	return i, e
+}

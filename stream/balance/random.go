@@ -7,7 +7,7 @@ import (
 
 func init() {
 	register("random", registration{make: func(o Options, peers []*Peer) (Method, error) {
-		m := random{peers, newLots(peers), rand.New(rand.NewPCG(o.Seed, uint64(len(peers))))}
+		m := newRandom(o, peers)
 		switch {
 		case o.Choices == 1:
 			return &m, nil
@@ -25,6 +25,17 @@ type random struct {
 	peers []*Peer
 	lots  lots
 	rand  *rand.Rand
+	pcg   *rand.PCG // what rand draws from
+}
+
+func newRandom(o Options, peers []*Peer) random {
+	pcg := rand.NewPCG(o.Seed, uint64(len(peers)))
+	return random{peers, newLots(peers), rand.New(pcg), pcg}
+}
+
+func (m *random) save() func() {
+	before := *m.pcg
+	return func() { *m.pcg = before }
 }
 
 func (m *random) draw() int { return m.rand.IntN(m.lots.total) }

@@ -75,3 +75,8 @@ func (m *single) inherit(from Method) {
 	}
 	m.active = slices.Index(m.peers, old.peers[old.active])
 }
+
+func (m *single) save() func() {
+	active := m.active
+	return func() { m.active = active }
+}

@@ -89,3 +89,8 @@ func (m *weightedRoundRobin) mayStop(s *Selection, i, level int, now Millis) boo
 	}
 	return s.may(m.peers, i, now.Seconds())
 }
+
+func (m *weightedRoundRobin) save() func() {
+	at, level := m.at, m.level
+	return func() { m.at, m.level = at, level }
+}

@@ -59,6 +59,42 @@ func (g *Group) Inspect(a *Attempts, now clock.Time) *Decision {
 	return d
 }
 
+// Forecast tells what the next session with those facts would get, and why, and
+// changes nothing. It allocates.
+func (g *Group) Forecast(f *Facts, now clock.Time) *Decision {
+	var a Attempts
+	g.Begin(&a, Limits{}, now)
+	a.Key = g.AppendKey(a.Key, f)
+	a.selection.Key = a.Key
+	d := &Decision{Upstream: g.Name, Method: g.Method(), Attempt: 1}
+	at := balance.Millis(now.Millis())
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a.aim(g.shape.Load())
+	sh := a.shape
+	if sh.single {
+		// It moves nothing but the count of connections.
+		if d.Peer = sh.pickSingleLocked(&a, at, d); d.Peer != nil {
+			d.Peer.balance.Conns--
+		}
+		return d
+	}
+	for a.tier = range sh.peers {
+		if len(sh.peers[a.tier]) == 0 {
+			break
+		}
+		a.selection.Reset()
+		i, e := balance.Rehearse(sh.methods[a.tier], sh.state[a.tier], &a.selection, at)
+		d.add(sh.peers[a.tier], e)
+		d.Backup = a.tier == backup
+		if i >= 0 {
+			d.Peer = sh.peers[a.tier][i]
+			break
+		}
+	}
+	return d
+}
+
 // addPrimaries tells of the primaries that a session has left behind for the
 // backups. Its tried bits speak of the backups by now. Preconditions: the
 // group's mu is held.

@@ -307,6 +307,34 @@ func (g *Group) SetAdmin(p *Peer, a balance.Admin) {
 	p.down.Store(a == balance.Down)
 }
 
+// SetWeight changes a peer's weight until the configuration's changes. The
+// effective weight keeps its share of it.
+func (g *Group) SetWeight(p *Peer, weight int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.shape.Load()
+	b := &p.balance
+	old := *b
+	b.Effective, b.Weight = b.Effective*weight/b.Weight, weight
+	// What methods have worked out of the weights is made anew.
+	is := *was
+	for tier, peers := range was.state {
+		if len(peers) == 0 || !slices.Contains(peers, b) {
+			continue
+		}
+		m, err := balance.New(methodOptions(&was.balance, g.seed), peers)
+		if err != nil {
+			*b = old
+			return fmt.Errorf("set weight of %s in upstream %q: %w", p.Name, g.Name, err)
+		}
+		balance.Succeed(m, was.methods[tier])
+		is.methods[tier] = m
+		is.timed[tier], _ = m.(balance.Tracker)
+	}
+	g.shape.Store(&is)
+	return nil
+}
+
 // Snapshot appends the state of every peer, primaries first, to out.
 func (g *Group) Snapshot(out []Snapshot, now clock.Time) []Snapshot {
 	g.mu.Lock()
