@@ -24,6 +24,9 @@ type Address struct {
 // IsUnix reports whether the address is a unix socket.
 func (a Address) IsUnix() bool { return a.Path != "" }
 
+// IsZero reports whether there is no address.
+func (a Address) IsZero() bool { return a == Address{} }
+
 // IP returns the address's IP literal, and false for host names and unix
 // sockets. An IPv4 address mapped into IPv6 is returned as IPv4.
 func (a Address) IP() (netip.Addr, bool) {

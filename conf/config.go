@@ -18,6 +18,7 @@ const MaxWeight = 65535
 type Config struct {
 	Worker    Worker
 	Log       Log
+	Admin     Admin
 	Upstreams []Upstream
 	Listeners []Listener
 }
@@ -37,6 +38,14 @@ type Worker struct {
 	Count           int           // event loops; 0 = as many as CPUs this process may use
 	MaxSessions     int           // over all workers; 0 = what RLIMIT_NOFILE allows
 	ShutdownTimeout time.Duration // how long a stop waits for sessions to end; Off = for ever
+}
+
+// Admin is the `admin` block.
+type Admin struct {
+	Listen    Address // of the control API; zero = none
+	Group     string  // that may use a unix socket beside its owner; "" = nobody
+	TokenFile string  // holds the token that a TCP client must show; "" = none is asked for
+	Metrics   Address // of /metrics, /healthz and /readyz; zero = none
 }
 
 // Format is how log lines are written.
