@@ -21,10 +21,11 @@ test:
 	@$(if $(RACE),,echo "make test: no C compiler, so no race detector (Debian: apt install gcc libc6-dev)")
 	$(GO) test $(RACE) -timeout 20m ./...
 
-# The tests that need root and network namespaces, and nothing else.
+# The tests that need root, network namespaces and eBPF, and nothing else.
 test-root:
 	@test "$$(id -u)" = 0 || { echo "make test-root: run it as root"; exit 1; }
 	CI=1 $(GO) test $(RACE) -timeout 20m -run 'NoSessionWithItself|DeadPeer|ConnectIntoSilence|VanishesIsDead' ./integration
+	CI=1 $(GO) test $(RACE) ./ebpf/...
 
 lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
