@@ -33,8 +33,26 @@ func (c *Config) Upstream(name string) *Upstream {
 	return nil
 }
 
+// Steering is how workers get their new clients.
+type Steering uint8
+
+// The values of `worker { steering }`.
+const (
+	SteerAuto          Steering = iota // SteerLeastSessions, or SteerNone where the kernel or rights do not allow it
+	SteerNone                          // the kernel's hash
+	SteerCPU                           // the worker of the CPU that the packet came to
+	SteerLeastSessions                 // TCP: the worker with the fewest sessions; UDP: SteerHash
+	SteerHash                          // a hash that moves few clients when workers change
+)
+
+// String returns the configuration's word.
+func (s Steering) String() string {
+	return [...]string{SteerAuto: "auto", SteerNone: "none", SteerCPU: "cpu", SteerLeastSessions: "least_sessions", SteerHash: "hash"}[s]
+}
+
 // Worker is the `worker` block.
 type Worker struct {
+	Steering        Steering
 	Count           int           // event loops; 0 = as many as CPUs this process may use
 	MaxSessions     int           // over all workers; 0 = what RLIMIT_NOFILE allows
 	ShutdownTimeout time.Duration // how long a stop waits for sessions to end; Off = for ever

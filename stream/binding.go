@@ -23,6 +23,7 @@ type binding struct {
 	udp    *udp.Listener
 	fds    map[*worker]int32 // a unix socket is one descriptor, shared
 	shared int32             // of a unix socket; -1 = none
+	group  SteererGroup      // nil = the kernel chooses the worker
 }
 
 // place is what makes two bindings the same one.

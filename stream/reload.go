@@ -57,6 +57,9 @@ type transition struct {
 	started []*worker // of these, the new ones
 	retired []*worker
 
+	steerer   Steerer // from now on; nil = none
+	resteered bool    // it is another one
+
 	newLog    bool
 	log       *accesslog.Writer
 	decisions *decisions.Writer
@@ -114,6 +117,13 @@ func (s *Server) prepare(ctx context.Context, t *transition) (err error) {
 	if err := s.prepareLogs(t); err != nil {
 		return err
 	}
+	t.steerer = s.steerer
+	if s.cfg == nil || s.cfg.Worker.Steering != t.cfg.Worker.Steering {
+		t.resteered = true
+		if t.steerer, err = s.openSteerer(t.cfg.Worker.Steering); err != nil {
+			return err
+		}
+	}
 	for _, b := range t.opened {
 		if err := b.open(t.workers); err != nil {
 			return err
@@ -143,6 +153,9 @@ func (t *transition) abandon(s *Server) {
 			s.logger.Warn("close access log", "error", err)
 		}
 		t.decisions.Close()
+	}
+	if t.resteered && t.steerer != nil {
+		_ = t.steerer.Close()
 	}
 }
 
@@ -267,7 +280,7 @@ func (s *Server) compareListeners(t *transition, workers int) {
 				continue
 			}
 			delete(old, b.place)
-			b.bound, b.fds, b.shared = was.bound, was.fds, was.shared
+			b.bound, b.fds, b.shared, b.group = was.bound, was.fds, was.shared, was.group
 			t.stay[was] = &b
 			if before := s.cfg.Listener(was.name); was.name != c.Name || before == nil || !sameListener(before, c) {
 				t.change.Changed = append(t.change.Changed, fmt.Sprintf("listener %s (%s)", c.Name, b.place))
@@ -346,10 +359,10 @@ func (s *Server) commit(t *transition) {
 	}
 	s.room.SetMax(t.lim.sessions)
 	oldLog, oldDecisions := s.log, s.decisions
-	present := s.workers // that run
 
 	for _, w := range t.started {
 		w.setLogs(t.log, t.decisions)
+		w.setSteerer(t.steerer)
 		for _, b := range t.serving() {
 			s.complain(b.serve(w))
 		}
@@ -367,11 +380,13 @@ func (s *Server) commit(t *transition) {
 			b.unserve(w)
 		}
 	})
+	s.steer(t)
 	s.each(t.retired, (*worker).retire)
 	if t.newLog {
-		s.each(append(slices.Clone(present), s.leaving...), func(w *worker) { w.setLogs(t.log, t.decisions) })
+		s.eachRunning(t, func(w *worker) { w.setLogs(t.log, t.decisions) })
 	}
 	for _, b := range t.closed {
+		b.unsteer(false)
 		b.closeShared()
 	}
 	s.leaving = append(slices.DeleteFunc(s.leaving, (*worker).hasEnded), t.retired...)
@@ -390,6 +405,37 @@ func (s *Server) commit(t *transition) {
 	if n := len(s.workers) + len(s.leaving) + 1; runtime.GOMAXPROCS(0) < n {
 		runtime.GOMAXPROCS(n)
 	}
+}
+
+// steer has the new configuration's clients steered to its workers, before the
+// sockets of others are closed: what these have not accepted then moves over.
+func (s *Server) steer(t *transition) {
+	old := s.steerer
+	if t.resteered {
+		for _, b := range t.stay {
+			b.unsteer(t.steerer == nil)
+		}
+		s.eachRunning(t, func(w *worker) { w.setSteerer(t.steerer) })
+		s.steerer = t.steerer
+	}
+	for _, b := range t.serving() {
+		if b.group != nil && len(t.started)+len(t.retired) == 0 {
+			continue // nothing has changed for it
+		}
+		if err := b.steer(t.steerer, t.workers); err != nil {
+			s.logger.Warn("the kernel chooses the workers instead", "error", err)
+			b.unsteer(true)
+		}
+	}
+	if t.resteered && old != nil {
+		_ = old.Close()
+	}
+}
+
+// eachRunning has all workers that have sessions do something.
+func (s *Server) eachRunning(t *transition, f func(*worker)) {
+	all := append(slices.Clone(t.workers), t.retired...)
+	s.each(append(all, s.leaving...), f)
 }
 
 // serving returns the bindings of the new configuration.

@@ -24,6 +24,9 @@ type Options struct {
 	Logger *slog.Logger // nil = slog.Default()
 	Relay  tcp.Relay    // tcp.Auto but for tests
 	Lookup upstream.LookupFunc
+	// Steering returns a steerer for a policy, or an error that says why there is
+	// none. nil = workers are never steered.
+	Steering func(conf.Steering) (Steerer, error)
 }
 
 // Server is a running balancer.
@@ -35,9 +38,13 @@ type Server struct {
 	room    *tcp.Room
 	notices chan notice
 	serials serials
+	quit    chan struct{} // closed by Stop
+
+	newSteerer func(conf.Steering) (Steerer, error)
 
 	running sync.WaitGroup // workers
 	noticed sync.WaitGroup // the goroutine that logs notices
+	counted sync.WaitGroup // the goroutine that reconciles the steerer
 
 	mu        sync.Mutex        // one change at a time
 	cfg       *conf.Config      // guarded by mu; nil before Start is done
@@ -48,6 +55,7 @@ type Server struct {
 	counters  []*stats.Worker   // guarded by mu: by worker's number; grows only
 	log       *accesslog.Writer // guarded by mu
 	decisions *decisions.Writer // guarded by mu
+	steerer   Steerer           // guarded by mu; nil = none
 	draining  bool              // guarded by mu
 
 	stop sync.Once
@@ -80,6 +88,9 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 		lookup:  opt.Lookup,
 		room:    tcp.NewRoom(0),
 		notices: make(chan notice, noticesWaiting),
+		quit:    make(chan struct{}),
+
+		newSteerer: opt.Steering,
 	}
 	if s.logger == nil {
 		s.logger = slog.Default()
@@ -101,6 +112,7 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 		}
 	})
 	s.commit(t)
+	s.counted.Go(s.reconcile)
 	s.logger.Info("weir is running", "workers", len(s.workers), "max_sessions", t.lim.sessions, "pipes", t.lim.pipes*len(s.workers), "listening", len(s.bindings))
 	return s, nil
 }
@@ -234,6 +246,8 @@ func (s *Server) Drain() {
 // server has closed everything.
 func (s *Server) Stop(ctx context.Context) (cut int) {
 	s.stop.Do(func() {
+		close(s.quit)
+		s.counted.Wait()
 		s.Drain()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
@@ -264,6 +278,12 @@ func (s *Server) Stop(ctx context.Context) (cut int) {
 			s.logger.Warn("close access log", "error", err)
 		}
 		s.decisions.Close()
+		for _, b := range s.bindings {
+			b.unsteer(false)
+		}
+		if s.steerer != nil {
+			_ = s.steerer.Close()
+		}
 		close(s.notices)
 		s.noticed.Wait()
 	})

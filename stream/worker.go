@@ -27,7 +27,8 @@ type worker struct {
 	serial  uint64 // the next session's number, if it is not at a block's end
 	leaving bool   // stop when no session is left
 
-	ended atomic.Bool // the loop has
+	ended   atomic.Bool  // the loop has
+	counted atomic.Int64 // TCP sessions, when last asked
 }
 
 // hasEnded reports whether a worker that was retired is gone.
@@ -72,6 +73,15 @@ func (w *worker) setLogs(log *accesslog.Writer, d *decisions.Writer) {
 	server := log.Wants(conf.VarServerAddr, conf.VarServerPort)
 	w.tcp.SetLogs(log.Ring(w.id), server, d)
 	w.udp.SetLogs(log.Ring(w.id), server, d)
+}
+
+// setSteerer has the worker count its sessions for another steerer; nil is none.
+func (w *worker) setSteerer(st Steerer) {
+	if st == nil {
+		w.tcp.SetCounting(nil, nil)
+		return
+	}
+	w.tcp.SetCounting(func() { st.Began(w.id) }, func() { st.Ended(w.id) })
 }
 
 // nextSerial numbers a session: from 1 on, unique in the process.

@@ -102,7 +102,7 @@ func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, sig
 			}
 		}
 	})
-	server, err := stream.Start(ctx, cfg, stream.Options{Logger: logger})
+	server, err := stream.Start(ctx, cfg, stream.Options{Logger: logger, Steering: newSteerer})
 	close(done)
 	watcher.Wait()
 	if calledOff == nil {

@@ -165,8 +165,11 @@ func (g *Group) Set(sockets []int) (err error) {
 
 	g.state.set(len(sockets)) // the switch
 
-	waitForPrograms()
-	g.removeLocked(slots, func(c uint64) bool { return !slices.Contains(cookies, c) })
+	gone := func(c uint64) bool { return c != noSocket && !slices.Contains(cookies, c) }
+	if slices.ContainsFunc(slots, gone) {
+		waitForPrograms() // some may still be on their way to these
+		g.removeLocked(slots, gone)
+	}
 	return nil
 }
 

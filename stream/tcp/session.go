@@ -750,6 +750,9 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 	w.stats.Closed[reason].Add(1)
 	w.stats.DownstreamActive.Add(-1)
 	w.opt.Room.Leave()
+	if w.ended != nil {
+		w.ended()
+	}
 	w.sessions.Free(s.slot)
 	if w.paused {
 		w.resume()

@@ -78,6 +78,8 @@ type Worker struct {
 	addr     sys.Sockaddr         // scratch
 	record   accesslog.Record     // scratch
 	logs     logs
+	began    func() // nil = nobody counts
+	ended    func()
 	paused   bool       // accepting waits for room
 	noRTOMax bool       // the kernel has no TCP_RTO_MAX_MS
 	told     clock.Time // when the operator was last told of a pause
@@ -95,6 +97,11 @@ type logs struct {
 func (w *Worker) SetLogs(access *accesslog.Ring, wantsServer bool, d *decisions.Writer) {
 	w.logs = logs{access, wantsServer, d}
 }
+
+// SetCounting has the worker tell of each session that ended, and of each that
+// began without having been counted before, on a shared socket. It runs on the
+// loop's thread, or before the loop does.
+func (w *Worker) SetCounting(began, ended func()) { w.began, w.ended = began, ended }
 
 // socket is a listening socket of this worker.
 type socket struct {
@@ -270,6 +277,9 @@ func (w *Worker) acceptOne(s *socket) bool {
 	}
 	fd, errno := sys.Accept(s.fd, &w.addr)
 	if errno == 0 {
+		if w.began != nil && s.shared {
+			w.began()
+		}
 		w.open(s.listener, fd)
 		return true
 	}

@@ -104,3 +104,13 @@ func SetReset(fd int32) unix.Errno {
 	_, _, errno := unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_LINGER, uintptr(unsafe.Pointer(&l)), unsafe.Sizeof(l), 0)
 	return errno
 }
+
+// AcceptQueue returns how many connections wait in a listening socket's queue, 0
+// if that is not known.
+func AcceptQueue(fd int32) int {
+	var info unix.TCPInfo
+	if TCPInfo(fd, &info) != 0 {
+		return 0
+	}
+	return int(info.Unacked) // of a listening socket: sk_ack_backlog (tcp_get_info)
+}

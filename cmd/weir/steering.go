@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/ebpf/reuseport"
+	"github.com/weirlb/weir/stream"
+)
+
+// This file joins stream, which knows no eBPF, and ebpf/reuseport, which knows
+// no balancer.
+
+type steerer struct{ *reuseport.Steering }
+
+// newSteerer returns a steerer for a policy; auto is least sessions.
+func newSteerer(p conf.Steering) (stream.Steerer, error) {
+	policy, ok := map[conf.Steering]reuseport.Policy{
+		conf.SteerAuto:          reuseport.LeastSessions,
+		conf.SteerLeastSessions: reuseport.LeastSessions,
+		conf.SteerCPU:           reuseport.CPU,
+		conf.SteerHash:          reuseport.Hash,
+	}[p]
+	if !ok {
+		return nil, fmt.Errorf("steer by %s: no such policy", p)
+	}
+	s, err := reuseport.New(policy)
+	if err != nil {
+		return nil, err
+	}
+	return steerer{s}, nil
+}
+
+// Began implements stream.Steerer. Workers beyond its reach are not counted: no
+// group can be made for so many either.
+func (s steerer) Began(worker int) {
+	if worker < reuseport.MaxWorkers {
+		s.Steering.Began(worker)
+	}
+}
+
+// Ended implements stream.Steerer, as Began does.
+func (s steerer) Ended(worker int) {
+	if worker < reuseport.MaxWorkers {
+		s.Steering.Ended(worker)
+	}
+}
+
+// Group implements stream.Steerer. Old and new sockets of all workers have to
+// fit in while one replaces the other.
+func (s steerer) Group(p conf.Protocol, workers int) (stream.SteererGroup, error) {
+	protocol := reuseport.TCP
+	if p == conf.UDP {
+		protocol = reuseport.UDP
+	}
+	return s.NewGroup(protocol, min(2*max(workers, roomForWorkers), 2*reuseport.MaxWorkers))
+}
+
+// roomForWorkers is how many workers a group is made for at least: reloads can
+// add some.
+const roomForWorkers = 16
