@@ -20,8 +20,16 @@
 // flagged; a run that cannot be finished counts as failed, is listed, and makes
 // the exit code 1. A contestant that does not start ends the whole comparison.
 //
+// UDP scenarios compare with nginx and a direct connection only. Their datagrams
+// say who they are; one that is not what was sent, or reaches another client,
+// fails its run. Their load generator is one thread that is the clients and the
+// server (see udp.go), so direct is what that thread can do alone, and a proxy
+// that leaves it no spare time is limited by it: then the CPU per datagram tells
+// more than the rate.
+//
 // Every run also records how many cores something else used meanwhile; a table
-// whose runs did not have the machine to themselves says so.
+// whose runs did not have the machine to themselves says so. With -patience such
+// runs are repeated for a while, but never one that failed.
 //
 // Ownership: only the main goroutine starts processes, and it stays on the
 // process's first thread, because Linux delivers a parent-death signal when the

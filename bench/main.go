@@ -17,16 +17,17 @@ import (
 
 // options is what the command line asked for; immutable after parseOptions.
 type options struct {
-	weir    string
-	out     string
-	only    []string
-	proxies []string
-	rounds  int
-	seconds int
-	workers int
-	quick   bool
-	install bool
-	netns   bool
+	weir     string
+	out      string
+	only     []string
+	proxies  []string
+	rounds   int
+	seconds  int
+	workers  int
+	quick    bool
+	patience time.Duration
+	install  bool
+	netns    bool
 }
 
 func init() {
@@ -83,12 +84,13 @@ func parseOptions(args []string) (options, error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.weir, "weir", "build/weir", "weir `binary` to measure")
 	fs.StringVar(&o.out, "out", "", "also write every sample and the machine as JSON to this `file`")
-	fs.StringVar(&only, "only", "", "comma-separated `scenarios` to run: "+strings.Join(scenarioNames(), ", "))
+	fs.StringVar(&only, "only", "", "comma-separated `scenarios` to run, tcp and udp being all of a kind: "+strings.Join(scenarioNames(), ", "))
 	fs.StringVar(&proxies, "proxies", strings.Join(proxyNames, ","), "comma-separated `proxies` to compare with a direct connection")
 	fs.IntVar(&o.rounds, "rounds", 0, "rounds per scenario (default 5, with -quick 2)")
 	fs.IntVar(&o.seconds, "seconds", 0, "seconds per run (default 3, with -quick 1)")
 	fs.IntVar(&o.workers, "workers", 1, "worker threads or processes of every proxy")
-	fs.BoolVar(&o.quick, "quick", false, "short runs of most scenarios, under two minutes in all; shows that things work, not how fast")
+	fs.DurationVar(&o.patience, "patience", 0, "`time` to wait, and to repeat, for each run that something else on the machine disturbs")
+	fs.BoolVar(&o.quick, "quick", false, "short runs of most scenarios, under three minutes in all; shows that things work, not how fast")
 	fs.BoolVar(&o.install, "install", true, "as root, install missing tools from the distribution")
 	fs.BoolVar(&o.netns, "netns", true, "as root, run in a network namespace of its own")
 	if err := fs.Parse(args); err != nil {
@@ -107,7 +109,7 @@ func parseOptions(args []string) (options, error) {
 		return o, errors.New("parse flags: -rounds, -seconds and -workers start at 1")
 	}
 	var err error
-	if o.only, err = splitNames("-only", only, scenarioNames()); err != nil {
+	if o.only, err = splitNames("-only", expandKinds(only), scenarioNames()); err != nil {
 		return o, err
 	}
 	if o.quick && only == "" {
@@ -117,6 +119,24 @@ func parseOptions(args []string) (options, error) {
 		return o, err
 	}
 	return o, nil
+}
+
+// expandKinds writes the scenarios' names in place of their protocol's.
+func expandKinds(list string) string {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		switch name = strings.TrimSpace(name); name {
+		case "tcp", "udp":
+			for _, sc := range scenarios {
+				if sc.traffic.udp() == (name == "udp") {
+					names = append(names, sc.name)
+				}
+			}
+		default:
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 func pick(cond bool, yes, no int) int {
@@ -176,6 +196,7 @@ func run(opts options, network network) error {
 		Workers:  opts.workers,
 		Rounds:   opts.rounds,
 		Seconds:  opts.seconds,
+		Patience: opts.patience.String(),
 		Started:  time.Now().UTC(),
 		Machine:  describeMachine(network),
 		Versions: describeVersions(ctx, contestants),

@@ -135,20 +135,24 @@ func parseRollup(text string) (int64, error) {
 	return 0, fmt.Errorf("parse smaps_rollup: no Rss line")
 }
 
-// notListening returns those of addrs that /proc/net/tcp does not show in
-// LISTEN state.
-func notListening(table string, addrs []string) []string {
-	const stateListen = "0A"
-	listening := make(map[string]bool)
+// States in /proc/net/tcp and /proc/net/udp.
+const (
+	stateListen      = "0A"
+	stateUnconnected = "07"
+)
+
+// notInState returns those of addrs that the table does not show in a state.
+func notInState(table, state string, addrs []string) []string {
+	found := make(map[string]bool)
 	for line := range strings.SplitSeq(table, "\n") {
 		f := strings.Fields(line)
-		if len(f) > 3 && f[3] == stateListen {
-			listening[f[1]] = true
+		if len(f) > 3 && f[3] == state {
+			found[f[1]] = true
 		}
 	}
 	var missing []string
 	for _, addr := range addrs {
-		if !listening[procAddress(addr)] {
+		if !found[procAddress(addr)] {
 			missing = append(missing, addr)
 		}
 	}

@@ -60,9 +60,12 @@ func TestNotListening(t *testing.T) {
 	table := "  sl  local_address rem_address   st tx_queue\n" +
 		"   0: 0100007F:4650 00000000:0000 0A 00000000:00000000\n" +
 		"   1: 0100007F:4651 0100007F:9000 01 00000000:00000000\n"
-	got := notListening(table, []string{"127.0.0.1:18000", "127.0.0.1:18001", "127.0.0.2:18000"})
+	got := notInState(table, stateListen, []string{"127.0.0.1:18000", "127.0.0.1:18001", "127.0.0.2:18000"})
 	if want := []string{"127.0.0.1:18001", "127.0.0.2:18000"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := notInState(table, stateUnconnected, []string{"127.0.0.1:18000"}); len(got) != 1 {
+		t.Error("a listening socket counts as one for UDP")
 	}
 }
 
@@ -76,7 +79,7 @@ func TestNotListeningReal(t *testing.T) {
 	if err != nil {
 		t.Fatalf("read table of sockets: %v", err)
 	}
-	if missing := notListening(string(table), []string{ln.Addr().String()}); len(missing) > 0 {
+	if missing := notInState(string(table), stateListen, []string{ln.Addr().String()}); len(missing) > 0 {
 		t.Errorf("%v not found, but it listens", missing)
 	}
 }

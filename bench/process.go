@@ -102,20 +102,29 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// waitListening returns when every address is in LISTEN state. It reads the
-// kernel's table instead of connecting: a probe would pass through a proxy and
-// reach a backend that serves one client only.
+// waitListening returns when every address is in LISTEN state.
 func (p *process) waitListening(ctx context.Context, addrs []string) error {
+	return p.waitInTable(ctx, "/proc/net/tcp", stateListen, addrs)
+}
+
+// waitBound returns when every address is a UDP socket's.
+func (p *process) waitBound(ctx context.Context, addrs []string) error {
+	return p.waitInTable(ctx, udpTable, stateUnconnected, addrs)
+}
+
+// waitInTable reads the kernel's table instead of connecting: a probe would
+// pass through a proxy and reach a backend that serves one client only.
+func (p *process) waitInTable(ctx context.Context, file, state string, addrs []string) error {
 	deadline := time.Now().Add(startTimeout)
 	for {
 		if p.exited() {
 			return fmt.Errorf("start %s: it exited (%v)%s", p.name, p.cmd.ProcessState, p.logTail())
 		}
-		table, err := os.ReadFile("/proc/net/tcp")
+		table, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		missing := notListening(string(table), addrs)
+		missing := notInState(string(table), state, addrs)
 		if len(missing) == 0 {
 			return nil
 		}

@@ -13,6 +13,8 @@ const (
 	rolePing       = "role-ping"
 	roleHoldServer = "role-hold-server"
 	roleHoldClient = "role-hold-client"
+	roleUDPLoop    = "role-udp-loop"
+	roleUDPFlood   = "role-udp-flood"
 )
 
 var roles = map[string]func(args []string) error{
@@ -20,6 +22,8 @@ var roles = map[string]func(args []string) error{
 	rolePing:       pingClient,
 	roleHoldServer: holdServer,
 	roleHoldClient: holdClient,
+	roleUDPLoop:    udpLoop,
+	roleUDPFlood:   udpFlood,
 }
 
 func runSelf(ctx context.Context, limit time.Duration, args ...string) (string, error) {

@@ -17,6 +17,7 @@ type report struct {
 	Workers   int               `json:"workers"`
 	Rounds    int               `json:"rounds"`
 	Seconds   int               `json:"seconds"`
+	Patience  string            `json:"patience"`
 	Started   time.Time         `json:"started"`
 	Took      string            `json:"took"`
 	Machine   machine           `json:"machine"`
@@ -51,6 +52,9 @@ func printHeader(w io.Writer, r *report) {
 	fmt.Fprintf(w, "# weir against nginx, HAProxy and a direct connection\n\n")
 	if r.Quick {
 		fmt.Fprintf(w, "**QUICK run: it shows that everything works. The figures are too few and too short to compare.**\n\n")
+	}
+	if r.Patience != "0s" {
+		fmt.Fprintf(w, "- runs during which something else used more than %.2f cores were repeated, each for up to %s\n", busyCores, r.Patience)
 	}
 	m := r.Machine
 	fmt.Fprintf(w, "- %s, medians of %d rounds of %d s, %d worker(s) per proxy\n", r.Started.Format(time.RFC3339), r.Rounds, r.Seconds, r.Workers)
@@ -120,15 +124,19 @@ const busyCores = 0.25
 
 // printOthers warns when the runs did not have the machine to themselves.
 func printOthers(w io.Writer, r *result) {
-	runs, disturbed, most := 0, 0, 0.0
+	runs, disturbed, repeats, most := 0, 0, 0, 0.0
 	for _, s := range r.Contestants {
 		for _, sm := range s.Samples {
 			runs++
+			repeats += sm.Repeats
 			if sm.Others > busyCores {
 				disturbed++
 			}
 			most = max(most, sm.Others)
 		}
+	}
+	if repeats > 0 {
+		fmt.Fprintf(w, "\n%d more runs were disturbed and repeated.\n", repeats)
 	}
 	if disturbed > 0 {
 		fmt.Fprintf(w, "\n**Something else kept the machine busy in %d of %d runs, up to %.1f cores: do not compare these.**\n", disturbed, runs, most)

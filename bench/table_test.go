@@ -124,6 +124,13 @@ func TestParseOptions(t *testing.T) {
 	if o.rounds != 2 || o.seconds != 1 || len(o.proxies) != 2 || o.proxies[1] != weir || len(o.only) != 2 {
 		t.Errorf("got %+v", o)
 	}
+	o, err = parseOptions([]string{"-only", "short, udp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.only) != 9 || o.only[0] != "short" || o.only[1] != udpEchoOne.name {
+		t.Errorf("short and all of UDP: got %v", o.only)
+	}
 	for _, args := range [][]string{{"-only", "bulk-9"}, {"-proxies", "envoy"}, {"-rounds", "-1"}, {"x"}} {
 		if _, err := parseOptions(args); err == nil {
 			t.Errorf("parseOptions(%q): want an error", args)

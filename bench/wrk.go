@@ -17,7 +17,7 @@ const wrkConnections = 64
 // 2 bytes of body in about 160 bytes, so the cost is in the messages.
 func startHTTP(ctx context.Context, e *env, addrs []string) (stop func(), err error) {
 	var b strings.Builder
-	writeNginxMain(&b, e, "http", 1, "")
+	writeNginxMain(&b, e, "http", 1, "", "")
 	b.WriteString("http {\n  access_log off;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  server {\n")
 	for _, a := range addrs {
 		fmt.Fprintf(&b, "    listen %s backlog=4096;\n", a)
