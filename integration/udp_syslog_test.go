@@ -1,0 +1,114 @@
+package integration_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// sink takes datagrams and never answers.
+type sink struct {
+	mu    sync.Mutex
+	lines map[string]int // guarded by mu
+}
+
+func (s *sink) receive(_ *net.UDPConn, b []byte, _ netip.AddrPort) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lines == nil {
+		s.lines = map[string]int{}
+	}
+	_, text, _ := strings.Cut(string(b), "line ")
+	s.lines[text]++
+}
+
+func (s *sink) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.lines)
+}
+
+// A sender of log lines that is never answered makes no sessions pile up:
+// logger for each line, and one logger for many.
+func TestUDPSyslog(t *testing.T) {
+	t.Parallel()
+	logger := need(t, "logger", "bsdutils")
+	const none = `responses = "none"
+		quarantine = "100ms"`
+	during := 2 * time.Second
+	if long {
+		during = time.Minute
+	}
+	for _, test := range []struct {
+		name     string
+		one, udp string // the udp block for one sender, and for many
+		reason   string // of all sessions
+		perLine  bool   // each line is a session, even if one logger sends them all
+	}{
+		{"no responses", none, none, "answered", true},
+		{"idle timeout", `idle_timeout = "2s"`, `idle_timeout = "300ms"`, "idle_timeout", false},
+	} {
+		for _, alone := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, one sender %v", test.name, alone), func(t *testing.T) {
+				t.Parallel()
+				var lines sink
+				server, _ := serveUDP(t, lines.receive)
+				udp := test.udp
+				if alone {
+					udp = test.one
+				}
+				p := startUDP(t, oneUDPServer+udpLog, vars{"server": server, "udp": udp})
+				_, port, _ := net.SplitHostPort(p.addr)
+				args := []string{"--udp", "--rfc3164", "-n", "127.0.0.1", "-P", port, "-t", "weir"}
+				sent, most, late := 0, 0, 0
+				sending := exec.Command(logger, args...)
+				in, err := sending.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if alone {
+					startProgram(t, sending)
+				}
+				for begin := time.Now(); time.Since(begin) < during; time.Sleep(10 * time.Millisecond) {
+					line := fmt.Sprintf("line %d", sent)
+					if alone {
+						fmt.Fprintln(in, line)
+					} else {
+						run(t, 5*time.Second, logger, append(args, line)...)
+					}
+					sent++
+					open := countFDs(p.pid, "socket:") - p.base
+					if time.Since(begin) < during/2 {
+						most = max(most, open)
+					} else {
+						late = max(late, open)
+					}
+				}
+				in.Close()
+				eventually(t, 5*time.Second, "every line has arrived", func() bool { return lines.count() == sent })
+				for line, n := range lines.lines {
+					if n != 1 {
+						t.Errorf("line %s arrived %d times", line, n)
+					}
+				}
+				sessions := 1
+				if test.perLine || !alone {
+					sessions = sent
+				}
+				eventually(t, 5*time.Second, "every session has ended", func() bool { return len(p.udpEntries()) >= sessions })
+				t.Logf("%d lines, %d sessions; at most %d sockets to the server in the first half of the time, %d in the second", sent, sessions, most, late)
+				if limit := most + most/2 + 5; late > limit {
+					t.Errorf("%d sockets in the second half, %d in the first: they pile up", late, most)
+				}
+				if all := p.udpEntries(); len(all) != sessions || reasonsOf(all)[test.reason] != sessions {
+					t.Errorf("%d sessions ended, with %v; want %d with %s", len(all), reasonsOf(all), sessions, test.reason)
+				}
+			})
+		}
+	}
+}
