@@ -30,6 +30,7 @@ func (d *decoder) check(root *body, empty bool) {
 	d.checkUpstreams(root)
 	d.checkDatagramServers()
 	d.checkAddresses()
+	d.checkAdmin()
 	d.checkLoops()
 }
 

@@ -32,6 +32,7 @@ type decoder struct {
 
 	workerConf      conf.Worker
 	logConf         conf.Log
+	adminConf       declaredAdmin
 	upstreams       []declaredUpstream
 	listeners       []declaredListener
 	listenAddresses int

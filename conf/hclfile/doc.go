@@ -13,7 +13,7 @@
 // Words: every name in the file is held against the tables of the language,
 // once, however often a dynamic block repeats it (words.go). Values: what is
 // left is evaluated and decoded block by block (decoder.go; worker.go, log.go,
-// upstream.go, listener.go and udp.go), then the blocks are held against each other
+// admin.go, upstream.go, listener.go and udp.go), then the blocks are held against each other
 // (check.go) and, if all is well, against the habits of operators (lint.go).
 // A new block is one more file with its table and its decode function, and one
 // more entry in the table of the block it stands in.

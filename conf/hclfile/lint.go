@@ -46,6 +46,7 @@ func (d *decoder) lint(c *conf.Config, limits Limits) {
 		}
 	}
 	d.lintWildcards()
+	d.lintAdmin()
 	d.lintLimits(c, limits)
 }
 

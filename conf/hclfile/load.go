@@ -32,6 +32,9 @@ type Options struct {
 type Result struct {
 	// Config is nil if any diagnostic is an error.
 	Config *conf.Config
+	// Admin is the admin block, also of a file with mistakes elsewhere: whoever
+	// looks for the weir that runs must find it. nil = not known.
+	Admin *conf.Admin
 	// Diagnostics are sorted by their place in the file.
 	Diagnostics hcl.Diagnostics
 
@@ -57,7 +60,7 @@ func (r *Result) Notes() []string {
 	if r.Config == nil {
 		return nil
 	}
-	return failureCosts(r.Config)
+	return append(failureCosts(r.Config), openToMachine(r.Config)...)
 }
 
 // Load reads a configuration file.
@@ -86,6 +89,9 @@ func Parse(src []byte, filename string, opts Options) *Result {
 	d.diags, d.partial = diags, diags.HasErrors()
 	if file != nil {
 		d.file(file, blanked, filename, opts)
+	}
+	if !d.adminConf.Listen.IsZero() {
+		r.Admin = &d.adminConf.Admin
 	}
 	r.Diagnostics = inOrderOfFile(d.diags)
 	if r.Diagnostics.HasErrors() {
@@ -126,6 +132,9 @@ func (d *decoder) file(file *hclsyntax.Body, blanked map[int]bool, filename stri
 	if b := root.one(logBlock); b != nil {
 		d.log(b, &d.logConf)
 	}
+	if b := root.one(adminBlock); b != nil {
+		d.admin(b)
+	}
 	for _, b := range root.each(upstreamBlock) {
 		d.upstream(b)
 	}
@@ -137,7 +146,7 @@ func (d *decoder) file(file *hclsyntax.Body, blanked map[int]bool, filename stri
 
 // config assembles the model from what was decoded without an error.
 func (d *decoder) config() *conf.Config {
-	c := &conf.Config{Worker: d.workerConf, Log: d.logConf}
+	c := &conf.Config{Worker: d.workerConf, Log: d.logConf, Admin: d.adminConf.Admin}
 	for _, u := range d.upstreams {
 		c.Upstreams = append(c.Upstreams, u.Upstream)
 	}

@@ -112,6 +112,9 @@ func dump(c *conf.Config) string {
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("worker count=%d max_sessions=%d shutdown_timeout=%s", c.Worker.Count, c.Worker.MaxSessions, conf.FormatDuration(c.Worker.ShutdownTimeout))
 	p("log level=%s format=%d access=%s decisions=%d fields=%v", c.Log.Level, c.Log.Format, c.Log.Access, c.Log.Decisions, c.Log.Fields)
+	if a := c.Admin; a != (conf.Admin{}) {
+		p("admin listen=%s group=%q token_file=%q metrics=%s", a.Listen, a.Group, a.TokenFile, a.Metrics)
+	}
 	for _, u := range c.Upstreams {
 		p("upstream %q balance=%s congestion=%q", u.Name, dumpBalance(u.Balance), u.Congestion)
 		for _, s := range u.Servers {

@@ -38,9 +38,10 @@ type block struct {
 
 // rootBlock is the file itself.
 var rootBlock = &block{
-	name:   "file",
-	blocks: []*block{localsBlock, workerBlock, logBlock, upstreamBlock, listenerBlock},
-	later:  []string{"admin", "resolver"},
+	name: "file",
+	// In this order they are thought of for a word that several of them have.
+	blocks: []*block{localsBlock, workerBlock, logBlock, upstreamBlock, listenerBlock, adminBlock},
+	later:  []string{"resolver"},
 }
 
 var localsBlock = &block{name: "locals", header: "locals {", open: true}

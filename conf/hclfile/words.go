@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/weirlb/weir/conf"
 )
 
 // words is the walk over the names of a file: is each word known where it
@@ -267,7 +269,7 @@ func (w *words) unknown(schema *block, word, value string, at hcl.Range) {
 func (w *words) advice(schema *block, word, value string) string {
 	normal := normalized(word)
 	valid := append(schema.words(), schema.later...)
-	if near := nearest(word, valid); near != "" && distance(word, near) <= 1 {
+	if near := nearest(word, valid); near != "" && conf.Distance(word, near) <= 1 {
 		return written(schema, near)
 	}
 	if schema == listenerBlock && normal == "server" {

@@ -1,8 +1,8 @@
 worker {
   steering = "none"
 }
-admin {
-  listen = "unix:/run/weir/admin.sock"
+resolver {
+  timeout = "5s"
 }
 upstream "db" {
   server "10.0.0.1:5432" { slow_start = "30s" }

@@ -12,6 +12,12 @@ log {
   fields    = ["time", "remote_addr", "remote_port", "status", "upstream_first_byte_time"]
 }
 
+admin {
+  listen  = "unix:/run/weir/admin.sock"
+  group   = "weir"
+  metrics = "0.0.0.0:9090"
+}
+
 upstream "orders" {
   balance "round_robin" {}
   congestion = "cubic"

@@ -1,0 +1,14 @@
+admin {
+  listen     = "[fd00::7]:9091"
+  metrics    = "[fd00::7]:9091"
+}
+admin {
+  listen     = 9091
+}
+upstream "db" {
+  server "10.0.0.1:5432" {}
+}
+listener "db" {
+  listen   = ["0.0.0.0:5432"]
+  upstream = "db"
+}

@@ -1,0 +1,12 @@
+admin {
+  listen     = "0.0.0.0:9091"
+  token_file = "/etc/weir/admin.token"
+  metrics    = "[::]:9090"
+}
+upstream "db" {
+  server "10.0.0.1:5432" {}
+}
+listener "db" {
+  listen   = ["0.0.0.0:5432"]
+  upstream = "db"
+}
