@@ -11,7 +11,11 @@
 //	why it was that peer is told, if the operator asked        tcp/decision.go, upstream/decision.go, decisions/
 //	bytes move: small ones copied, big ones spliced            tcp/session.go, tcp/pipe.go
 //	ends and resets are passed on, deadlines kept              tcp/session.go, loop/wheel.go
-//	one log line is written                                    accesslog/
+//	one log line is written, and the worker remembers it       accesslog/, history/
+//
+// An operator sees sessions and peers and changes them (sessions.go, operate.go;
+// over the control API: admin/). What was counted is read in reading.go, and served
+// to Prometheus by metrics/.
 //
 // A worker is one goroutine locked to its thread, with its own epoll set, its
 // own listening socket for every address, its own sessions, pipes and timers.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/tcp"
 )
 
@@ -169,16 +170,14 @@ func TestIntegrity(t *testing.T) {
 					t.Errorf("peer %s had %d sessions, want %d", p.Addr, p.Sessions, sessions)
 				}
 			}
-			var closed, spliced, copied uint64
-			pipes := int64(0)
-			for _, c := range s.Counters() {
-				for i := range c.Closed {
-					closed += c.Closed[i].Load()
-				}
-				pipes += c.Pipes.Load()
-				spliced += c.SplicedBytes.Load()
-				copied += c.CopiedBytes.Load()
+			closed, pipes := uint64(0), int64(0)
+			for _, n := range s.Read().Closed() {
+				closed += n
 			}
+			for _, c := range s.Counters() {
+				pipes += c.Pipes.Load()
+			}
+			spliced, copied := s.Read().Bytes(stats.Spliced), s.Read().Bytes(stats.Copied)
 			if closed != sessions {
 				t.Errorf("%d sessions ended, want %d", closed, sessions)
 			}

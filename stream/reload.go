@@ -2,7 +2,9 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -12,7 +14,6 @@ import (
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
-	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/tcp"
 	"github.com/weirlb/weir/stream/udp"
 	"github.com/weirlb/weir/stream/upstream"
@@ -23,6 +24,9 @@ import (
 // makes workers. commit cannot fail: it has every worker take over, and nothing
 // that stays is closed, moved or forgotten.
 
+// ErrStopping says that there is no reload any more.
+var ErrStopping = errors.New("reload: the server is stopping")
+
 // Change is what a reload has done, or would do.
 type Change struct {
 	Opened   []string // listening addresses
@@ -32,7 +36,13 @@ type Change struct {
 	Removed  []string
 	Altered  []string // peers and upstreams whose settings differ
 	Workers  [2]int   // before and after
-	Settings []string // of worker and log
+	Settings []string // of worker, log and admin
+
+	// Affected are the sessions of peers and listeners that go. Those of TCP run
+	// on. Ended are those of UDP among them, and of peers that are set down and of
+	// workers that go: the client's next datagram begins another session. A
+	// listener that loses some of its addresses and not all is not counted.
+	Affected, Ended int
 }
 
 // Empty reports whether nothing differs.
@@ -43,11 +53,14 @@ func (c *Change) Empty() bool {
 // transition is a prepared change.
 type transition struct {
 	change Change
+	agree  func(*Change) error // may call the change off; nil = nobody objects
 	cfg    *conf.Config
 	lim    limits
 
 	groups  []*upstream.Group // in order; those that are new and those that stay
 	updates []update
+
+	listeners counters // of the listeners in the new configuration
 
 	stay   map[*binding]*binding // bindings that stay, and what they become
 	opened []*binding
@@ -80,6 +93,7 @@ func (s *Server) Diff(ctx context.Context, cfg *conf.Config) (*Change, error) {
 	if err := s.compare(ctx, t); err != nil {
 		return nil, err
 	}
+	s.countAffected(ctx, t)
 	return &t.change, nil
 }
 
@@ -88,12 +102,18 @@ func (s *Server) Diff(ctx context.Context, cfg *conf.Config) (*Change, error) {
 // ended: those of a listener or peer that goes run on. On error nothing has
 // changed.
 func (s *Server) Reload(ctx context.Context, cfg *conf.Config) (*Change, error) {
+	return s.ReloadIf(ctx, cfg, nil)
+}
+
+// ReloadIf is Reload, unless agree, which is shown the change before anything is
+// opened, returns an error.
+func (s *Server) ReloadIf(ctx context.Context, cfg *conf.Config, agree func(*Change) error) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		return nil, fmt.Errorf("reload: the server is stopping")
+		return nil, ErrStopping
 	}
-	t := &transition{cfg: cfg}
+	t := &transition{cfg: cfg, agree: agree}
 	if err := s.prepare(ctx, t); err != nil {
 		return nil, err
 	}
@@ -105,6 +125,12 @@ func (s *Server) Reload(ctx context.Context, cfg *conf.Config) (*Change, error) 
 func (s *Server) prepare(ctx context.Context, t *transition) (err error) {
 	if err := s.compare(ctx, t); err != nil {
 		return err
+	}
+	s.countAffected(ctx, t)
+	if t.agree != nil {
+		if err := t.agree(&t.change); err != nil {
+			return err
+		}
 	}
 	defer func() {
 		if err != nil {
@@ -176,9 +202,13 @@ func (s *Server) compare(ctx context.Context, t *transition) error {
 	if s.cfg != nil {
 		t.change.Settings = changedSettings(s.cfg, cfg)
 	}
-	if err := s.compareUpstreams(ctx, t, n); err != nil {
+	// Workers that leave still count, also on what is new: a session of theirs
+	// may try another peer.
+	counting := max(n, len(s.counters))
+	if err := s.compareUpstreams(ctx, t, counting); err != nil {
 		return err
 	}
+	t.listeners = s.listeners.extended(cfg.Listeners, counting)
 	s.compareListeners(t, n)
 	return nil
 }
@@ -192,6 +222,9 @@ func changedSettings(was, is *conf.Config) []string {
 	}
 	if !reflect.DeepEqual(was.Log, is.Log) {
 		out = append(out, "log")
+	}
+	if was.Admin != is.Admin {
+		out = append(out, "admin")
 	}
 	return out
 }
@@ -264,11 +297,11 @@ func (s *Server) compareListeners(t *transition, workers int) {
 	for i := range t.cfg.Listeners {
 		c := &t.cfg.Listeners[i]
 		g := t.group(c.Upstream)
-		next := binding{name: c.Name}
+		next := binding{name: c.Name, shared: -1}
 		if c.Protocol == conf.UDP {
-			next.udp = udp.NewListener(c, g, workers)
+			next.udp = udp.NewListener(c, g, workers, t.listeners.of(c))
 		} else {
-			next.tcp = tcp.NewListener(c, g)
+			next.tcp = tcp.NewListener(c, g, t.listeners.of(c))
 		}
 		for _, a := range c.Listen {
 			b := next
@@ -280,7 +313,7 @@ func (s *Server) compareListeners(t *transition, workers int) {
 				continue
 			}
 			delete(old, b.place)
-			b.bound, b.fds, b.shared, b.group = was.bound, was.fds, was.shared, was.group
+			b.bound, b.fds, b.shared, b.group = was.bound, maps.Clone(was.fds), was.shared, was.group
 			t.stay[was] = &b
 			if before := s.cfg.Listener(was.name); was.name != c.Name || before == nil || !sameListener(before, c) {
 				t.change.Changed = append(t.change.Changed, fmt.Sprintf("listener %s (%s)", c.Name, b.place))
@@ -325,7 +358,7 @@ func (s *Server) prepareWorkers(t *transition) error {
 			return err
 		}
 		for id >= len(s.counters) {
-			s.counters = append(s.counters, new(stats.Worker))
+			s.addCounters()
 		}
 		t.started = append(t.started, w)
 		t.workers = append(t.workers, w)
@@ -354,6 +387,8 @@ func (s *Server) prepareLogs(t *transition) error {
 
 // commit makes the change. Preconditions: mu is held.
 func (s *Server) commit(t *transition) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	for _, u := range t.updates {
 		u.group.Update(u.plan)
 	}
@@ -395,12 +430,14 @@ func (s *Server) commit(t *transition) {
 			delete(b.fds, w)
 		}
 	}
+	s.listeners = t.listeners.withActive(s.listeners)
 	s.cfg, s.groups, s.bindings, s.workers, s.log, s.decisions = t.cfg, t.groups, t.serving(), t.workers, t.log, t.decisions
 	if t.newLog {
 		if err := oldLog.Close(); err != nil {
 			s.logger.Warn("close access log", "error", err)
 		}
 		oldDecisions.Close()
+		s.lost.add(oldLog, oldDecisions)
 	}
 	if n := len(s.workers) + len(s.leaving) + 1; runtime.GOMAXPROCS(0) < n {
 		runtime.GOMAXPROCS(n)

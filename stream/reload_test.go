@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream"
@@ -381,5 +384,59 @@ func TestDiffChangesNothing(t *testing.T) {
 	}
 	if n := len(s.Peers("u")); n != 1 {
 		t.Errorf("Diff made it %d peers", n)
+	}
+}
+
+// deaf returns an address that answers no SYN: a listening socket whose queue is
+// full.
+func deaf(t *testing.T) conf.Address {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := conf.Address{Host: "127.0.0.1", Port: uint16(sa.(*unix.SockaddrInet4).Port)}
+	c, err := net.Dial("tcp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return at
+}
+
+// A session of a worker that leaves may have to try a peer that has just come:
+// the worker counts it there too.
+func TestLeavingWorkerTriesNewPeer(t *testing.T) {
+	at, first, second := freePort(t), deaf(t), deaf(t)
+	cfg := reloadConfig(at, first, second)
+	cfg.Listeners[0].ConnectTimeout = 300 * time.Millisecond
+	s := mustStart(t, cfg)
+	const clients = 16
+	var conns []net.Conn
+	for range clients {
+		c, err := net.Dial("tcp", at.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	eventually(t, "all are accepted", func() bool { return s.Sessions() == clients })
+	next := reloadConfig(at, named(t, "new"))
+	next.Worker.Count = 1
+	mustReload(t, s, next)
+	for _, c := range conns {
+		c.SetDeadline(time.Now().Add(5 * time.Second))
+		if got := line(t, c); got != "new" {
+			t.Errorf("got %q, want the new peer", got)
+		}
 	}
 }

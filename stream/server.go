@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
@@ -38,13 +40,19 @@ type Server struct {
 	room    *tcp.Room
 	notices chan notice
 	serials serials
-	quit    chan struct{} // closed by Stop
+
+	recording recording     // of decisions
+	quit      chan struct{} // closed by Stop
 
 	newSteerer func(conf.Steering) (Steerer, error)
 
 	running sync.WaitGroup // workers
 	noticed sync.WaitGroup // the goroutine that logs notices
 	counted sync.WaitGroup // the goroutine that reconciles the steerer
+
+	// reading is held with mu to change what Read reads, and alone to read it: a
+	// change holds mu for as long as names take to resolve.
+	reading sync.RWMutex
 
 	mu        sync.Mutex        // one change at a time
 	cfg       *conf.Config      // guarded by mu; nil before Start is done
@@ -53,8 +61,10 @@ type Server struct {
 	workers   []*worker         // guarded by mu
 	leaving   []*worker         // guarded by mu: out of service, until their sessions have ended
 	counters  []*stats.Worker   // guarded by mu: by worker's number; grows only
+	listeners counters          // guarded by mu
 	log       *accesslog.Writer // guarded by mu
 	decisions *decisions.Writer // guarded by mu
+	lost      LostLines         // guarded by mu: of earlier logs
 	steerer   Steerer           // guarded by mu; nil = none
 	draining  bool              // guarded by mu
 
@@ -149,6 +159,7 @@ func (s *Server) plan(cfg *conf.Config, workers int) (limits, error) {
 func (s *Server) run(w *worker) {
 	s.running.Go(func() {
 		runtime.LockOSThread()
+		w.thread.Store(int32(unix.Gettid()))
 		w.loop.Run()
 		runtime.UnlockOSThread()
 		if w.leaving { // nobody else will
@@ -234,6 +245,8 @@ func (s *Server) Drain() {
 	if s.draining {
 		return
 	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	s.draining = true
 	s.each(s.workers, (*worker).drain)
 	for _, b := range s.bindings {

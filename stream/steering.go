@@ -133,7 +133,8 @@ func (s *Server) countLocked() []int64 {
 			continue
 		}
 		for w, fd := range b.fds {
-			actual[w.id] += int64(sys.AcceptQueue(fd))
+			waiting, _, _ := sys.AcceptQueue(fd) // 0 if it can't be asked
+			actual[w.id] += int64(waiting)
 		}
 	}
 	return actual

@@ -2,11 +2,14 @@ package stream
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/history"
 	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/loop"
 	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/tcp"
@@ -22,17 +25,38 @@ type worker struct {
 	tcp  *tcp.Worker
 	udp  *udp.Worker
 
+	recording *atomic.Bool // the server's: all decisions are remembered
+
 	// owned by the loop's thread
 	serials *serials
+	history *history.Ring
 	serial  uint64 // the next session's number, if it is not at a block's end
 	leaving bool   // stop when no session is left
 
 	ended   atomic.Bool  // the loop has
+	thread  atomic.Int32 // its thread's id; 0 = it does not run yet
 	counted atomic.Int64 // TCP sessions, when last asked
 }
 
 // hasEnded reports whether a worker that was retired is gone.
 func (w *worker) hasEnded() bool { return w.ended.Load() }
+
+// ran returns how long the worker's thread has run, and how long it was ready to
+// and had no CPU; -1 = unknown.
+func (w *worker) ran() (cpu, waited time.Duration) {
+	cpu, waited = -1, -1
+	t := w.thread.Load()
+	if t == 0 {
+		return cpu, waited
+	}
+	if d, err := sys.ThreadCPU(t); err == nil {
+		cpu = d
+	}
+	if d, err := sys.ThreadWaited(t); err == nil {
+		waited = d
+	}
+	return cpu, waited
+}
 
 // serials hands out the numbers of sessions in blocks, so that workers do not
 // share a counter for each.
@@ -41,7 +65,7 @@ type serials struct{ next atomic.Uint64 }
 const serialBlock = 1 << 10
 
 func newWorker(id int, from *serials) (*worker, error) {
-	w := &worker{id: id, serials: from}
+	w := &worker{id: id, serials: from, history: history.New()}
 	var err error
 	w.loop, err = loop.New(w, clock.Now)
 	return w, err
@@ -57,6 +81,8 @@ func (w *worker) build(s *Server, lim limits) {
 		Stats:  s.counters[w.id],
 		Serial: w.nextSerial,
 		Notify: s.notify,
+
+		History: w.history,
 	})
 	w.udp = udp.NewWorker(w.loop, udp.Options{
 		ID:     w.id,
@@ -65,7 +91,10 @@ func (w *worker) build(s *Server, lim limits) {
 		Stats:  s.counters[w.id],
 		Serial: w.nextSerial,
 		Timer:  tcp.ForeignTimer,
+
+		History: w.history,
 	})
+	w.recording = &s.recording.on
 }
 
 // setLogs has the worker log to other writers.
@@ -73,6 +102,14 @@ func (w *worker) setLogs(log *accesslog.Writer, d *decisions.Writer) {
 	server := log.Wants(conf.VarServerAddr, conf.VarServerPort)
 	w.tcp.SetLogs(log.Ring(w.id), server, d)
 	w.udp.SetLogs(log.Ring(w.id), server, d)
+	w.setRecording()
+}
+
+// setRecording has the worker remember decisions if that is asked for now.
+func (w *worker) setRecording() {
+	on := w.recording.Load()
+	w.tcp.SetRecording(on)
+	w.udp.SetRecording(on)
 }
 
 // setSteerer has the worker count its sessions for another steerer; nil is none.

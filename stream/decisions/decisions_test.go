@@ -155,7 +155,8 @@ func TestJSONOfOtherMethods(t *testing.T) {
 	}
 	var out bytes.Buffer
 	w := Open(&conf.Log{Decisions: conf.DecisionsFailures, Format: conf.JSON}, slog.New(slog.NewJSONHandler(&out, nil)))
-	w.Put(Record{At: now, Decision: d})
+	w.Put(Record{At: now, Decision: d, Attempt: 1}) // not in such a log
+	w.Put(Record{At: now, Decision: d, Attempt: 2})
 	w.Close()
 	got := decode(t, out.String())
 	want := decode(t, `{"peer":"a","method":"hash","by":"current weight","tied":2,"fallback":"reasons","key":"0x01",

@@ -24,6 +24,6 @@
 // Errors: none are returned; a line that the log does not take counts as lost.
 //
 // Ownership: any goroutine may call Put. A record, its decision and its failure
-// are the writer's from then on. [Writer.Close] comes after the last Put. A nil
+// are not changed from then on: others may read them too. [Writer.Close] comes after the last Put. A nil
 // Writer is a log that is off.
 package decisions

@@ -40,6 +40,26 @@ const (
 	Refused   Cause = 4 << 16 // UDP: ICMP port unreachable
 )
 
+// isRoutine reports whether it is a pick that nothing bad came before.
+func (r *Record) isRoutine() bool {
+	return r.Failure == nil && r.Decision.Peer != nil && r.Attempt <= 1
+}
+
+// Sentence tells the record to a person.
+func (r *Record) Sentence() string {
+	_, said := r.sentence()
+	return said
+}
+
+// Figures returns what is behind the sentence, as a JSON line of the log has it.
+func (r *Record) Figures() map[string]any {
+	figures := map[string]any{}
+	for _, a := range r.fields() {
+		figures[a.Key] = a.Value.Any()
+	}
+	return figures
+}
+
 // sentence tells the record to a person, and says how loud.
 func (r *Record) sentence() (slog.Level, string) {
 	at := hour(r.At)

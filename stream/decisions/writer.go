@@ -55,12 +55,26 @@ func Open(c *conf.Log, logger *slog.Logger) *Writer {
 	return w
 }
 
-// All reports whether picks are logged that nothing bad came before.
-func (w *Writer) All() bool { return w.all }
+// Wanted returns of which picks and failures somebody wants to know: what the log
+// holds, or all of them if they are recorded too.
+func (w *Writer) Wanted(recorded bool) conf.Decisions {
+	switch {
+	case recorded:
+		return conf.DecisionsAll
+	case w == nil:
+		return conf.DecisionsOff
+	case w.all:
+		return conf.DecisionsAll
+	}
+	return conf.DecisionsFailures
+}
 
-// Put hands a record over, or counts it as lost if the writer is too far
-// behind.
+// Put hands a record over if the log holds such ones, or counts it as lost if
+// the writer is too far behind.
 func (w *Writer) Put(r Record) {
+	if w == nil || !w.all && r.isRoutine() {
+		return
+	}
 	select {
 	case w.queue <- r:
 	default:

@@ -124,6 +124,7 @@ func (l *Loop) Run() {
 	for !l.stopped {
 		l.Turn(-1)
 	}
+	l.Mailbox.finish()
 }
 
 // Turn waits for at most that long (negative: until something is due) and

@@ -44,9 +44,20 @@ func (m *Mailbox) run() {
 	}
 }
 
-func (m *Mailbox) close() {
+// finish takes nothing more, and calls what was posted until now: whoever waits
+// for it would wait for ever.
+func (m *Mailbox) finish() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.closed = true
+	queue := m.queue
+	m.queue = nil
+	m.mu.Unlock()
+	for _, f := range queue {
+		f()
+	}
+}
+
+func (m *Mailbox) close() {
+	m.finish()
 	sys.Close(m.fd)
 }

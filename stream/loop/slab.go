@@ -89,6 +89,21 @@ func (s *Slab[T]) All(f func(slot int32, item *T)) {
 	}
 }
 
+// Scan calls f for the items in use among n slots from one on, and returns the
+// slot to go on from, or -1 if there are no more. f may free the item.
+func (s *Slab[T]) Scan(from int32, n int, f func(slot int32, item *T)) (next int32) {
+	end := min(int(from)+n, len(s.chunks)*chunkSlots)
+	for slot := from; int(slot) < end; slot++ {
+		if cell := s.cell(slot); cell.generation&1 == 1 {
+			f(slot, &cell.item)
+		}
+	}
+	if end == len(s.chunks)*chunkSlots {
+		return -1
+	}
+	return int32(end)
+}
+
 func (s *Slab[T]) cell(slot int32) *slabSlot[T] {
 	return &s.chunks[slot/chunkSlots][slot%chunkSlots]
 }

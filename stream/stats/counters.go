@@ -8,12 +8,10 @@ type Worker struct {
 	DownstreamActive      atomic.Int64  // gauge: sessions
 	UpstreamConnections   atomic.Uint64 // attempts to connect
 	UpstreamFailures      atomic.Uint64 // attempts that failed
-	CopiedBytes           atomic.Uint64 // relayed through a buffer
-	SplicedBytes          atomic.Uint64 // relayed through a pipe
 	AcceptPauses          atomic.Uint64 // times that accepting paused for want of room
 	Pipes                 atomic.Int64  // gauge: pipes open, lent or pooled
+	Buffers               atomic.Int64  // gauge: buffers for what slow readers leave, lent or pooled
 	SpliceFallbacks       atomic.Uint64 // times that a full-size pipe could not be had
-	Closed                [Reasons]atomic.Uint64
 
 	// UDP; datagrams, whatever they were moved as
 	DatagramsIn           atomic.Uint64 // received, from clients and peers

@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/weirlb/weir/stream/stats"
+
 // bufferBytes is the size of the worker's one read buffer, and so the most
 // that a flow can have read and not sent while it copies.
 const bufferBytes = 16 << 10
@@ -9,8 +11,8 @@ type buffer [bufferBytes]byte
 
 // bufferPool keeps a worker's unused buffers.
 type bufferPool struct {
-	free []*buffer
-	open int // lent and free
+	free  []*buffer
+	stats *stats.Worker
 }
 
 func (bp *bufferPool) get() *buffer {
@@ -19,7 +21,7 @@ func (bp *bufferPool) get() *buffer {
 		bp.free = bp.free[:n-1]
 		return b
 	}
-	bp.open++
+	bp.stats.Buffers.Add(1)
 	return new(buffer)
 }
 
@@ -30,6 +32,6 @@ func (bp *bufferPool) trim(keep int) {
 	for len(bp.free) > keep {
 		bp.free[len(bp.free)-1] = nil
 		bp.free = bp.free[:len(bp.free)-1]
-		bp.open--
+		bp.stats.Buffers.Add(-1)
 	}
 }

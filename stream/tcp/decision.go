@@ -1,20 +1,21 @@
 package tcp
 
 import (
+	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/upstream"
 )
 
 // This file has the reasons behind picks and failures told to the operator who
-// asked for them. For the others it costs a test for nil.
+// asked for them. For the others it costs one comparison.
 
 // pick picks the peer of the session's next attempt.
 func (w *Worker) pick(s *session) *upstream.Peer {
-	g, now, log := s.listener.Group, w.Loop.Now(), w.logs.decisions
-	if log == nil {
+	g, now := s.listener.Group, w.Loop.Now()
+	if w.logs.explain == conf.DecisionsOff {
 		return g.Pick(s.attempts, now)
 	}
-	if log.All() || s.tries > 0 {
+	if w.logs.explain == conf.DecisionsAll || s.tries > 0 {
 		p, why := g.Explain(s.attempts, now)
 		w.tell(s, decisions.Record{Decision: why, Attempt: why.Attempt})
 		return p
@@ -31,7 +32,7 @@ func (w *Worker) pick(s *session) *upstream.Peer {
 // cause.
 func (w *Worker) giveBack(s *session, o upstream.Outcome, cause decisions.Cause) {
 	g, now := s.listener.Group, w.Loop.Now()
-	if w.logs.decisions == nil || cause == decisions.NoFailure {
+	if w.logs.explain == conf.DecisionsOff || cause == decisions.NoFailure {
 		g.Release(s.peer, o, s.took(now), now)
 		return
 	}
@@ -43,5 +44,6 @@ func (w *Worker) giveBack(s *session, o upstream.Outcome, cause decisions.Cause)
 func (w *Worker) tell(s *session, r decisions.Record) {
 	r.At, r.Session, r.Client = w.Loop.Now(), s.serial, s.client
 	r.Listener, r.Upstream = s.listener.Name, s.listener.Group.Name
+	s.trail = w.opt.History.Note(s.trail, r)
 	w.logs.decisions.Put(r)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/upstream"
 )
 
@@ -24,15 +25,17 @@ type Listener struct {
 	HalfCloseTimeout time.Duration // conf.Off = none
 	DeadPeerTimeout  time.Duration // conf.Off = none
 	Limits           upstream.Limits
-	Congestion       string // of the clients' sockets; "" = the system's
+	Congestion       string            // of the clients' sockets; "" = the system's
+	Stats            []*stats.Listener // by worker, written by that worker only
 }
 
 // NewListener returns the run-time form of a listener block whose sessions go
-// to g.
-func NewListener(c *conf.Listener, g *upstream.Group) *Listener {
+// to g and are counted in those counters.
+func NewListener(c *conf.Listener, g *upstream.Group, counters []*stats.Listener) *Listener {
 	return &Listener{
 		Name:             c.Name,
 		Group:            g,
+		Stats:            counters,
 		ConnectTimeout:   c.ConnectTimeout,
 		IdleTimeout:      c.IdleTimeout,
 		HalfCloseTimeout: c.HalfCloseTimeout,

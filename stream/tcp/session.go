@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/history"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/loop"
@@ -21,10 +22,12 @@ type session struct {
 	half     [2]half // by side
 	flow     [2]flow // by the side they read from
 	listener *Listener
-	peer     *upstream.Peer // held until settled; nil = none
-	stats    *stats.Peer    // the peer's, of this worker
+	peer     *upstream.Peer  // held until settled; nil = none
+	stats    *stats.Peer     // the peer's, of this worker
+	counted  *stats.Listener // the listener's, of this worker
 	attempts *upstream.Attempts
-	tried    string // every attempted peer if there was more than one
+	tried    string         // every attempted peer if there was more than one
+	trail    *history.Trail // nil = nobody has asked for decisions
 
 	start     clock.Time // accepted
 	picked    clock.Time // the last peer was picked
@@ -75,7 +78,7 @@ func (s *session) blame(r stats.CloseReason) {
 func (w *Worker) open(l *Listener, fd int32) {
 	slot, generation, s := w.sessions.Alloc()
 	s.slot, s.generation = slot, generation
-	s.listener = l
+	s.listener, s.counted = l, l.Stats[w.opt.ID]
 	s.start = w.Loop.Now()
 	s.client = w.addr.Endpoint()
 	s.half[down] = half{fd: fd, unix: s.client.IsUnix(), writable: true}
@@ -83,6 +86,8 @@ func (w *Worker) open(l *Listener, fd int32) {
 	s.serial = w.opt.Serial()
 	w.stats.DownstreamConnections.Add(1)
 	w.stats.DownstreamActive.Add(1)
+	s.counted.Sessions.Add(1)
+	s.counted.Active.Add(1)
 
 	if errno := w.Loop.Add(fd, sessionEvents, s.token(down)); errno != 0 {
 		w.close(s, stats.LocalError)
@@ -111,6 +116,7 @@ func (w *Worker) connect(s *session) {
 	for {
 		p := w.pick(s)
 		if p == nil {
+			s.listener.Group.Stats(w.opt.ID).NoPeer.Add(1)
 			s.blame(stats.NoPeer)
 			w.close(s, s.reason)
 			return
@@ -253,6 +259,7 @@ func (w *Worker) onConnected(s *session) bool {
 	}
 	now := w.Loop.Now()
 	s.listener.Group.Connected(s.peer, now.Sub(s.picked), now)
+	s.listener.Group.Stats(w.opt.ID).Connect.Observe(now.Sub(s.picked))
 	w.endAttempts(s)
 	s.connected, s.active, s.watched = now, now, true
 	s.blamed = false // of failed attempts before this one
@@ -436,8 +443,7 @@ func (w *Worker) take(s *session, d side) int {
 	} else if w.opt.Relay == Auto && !f.noSplice {
 		f.splice = true
 	}
-	w.count(s, d, n)
-	w.stats.CopiedBytes.Add(uint64(n))
+	w.count(s, d, stats.Copied, n)
 
 	sent, errno := sys.Send(s.half[d.other()].fd, w.buf[:n])
 	w.sent(s, d, sent, errno)
@@ -475,8 +481,7 @@ func (w *Worker) takeSpliced(s *session, d side, p *pipe) int {
 	if n < spliceBelow {
 		f.splice = false
 	}
-	w.count(s, d, n)
-	w.stats.SplicedBytes.Add(uint64(n))
+	w.count(s, d, stats.Spliced, n)
 	f.pipe, f.pending = p, int32(n)
 	w.deliver(s, d)
 	return n
@@ -527,8 +532,9 @@ func (w *Worker) sent(s *session, d side, n int, errno unix.Errno) {
 }
 
 // count notes bytes read by flow d.
-func (w *Worker) count(s *session, d side, n int) {
+func (w *Worker) count(s *session, d side, p stats.Path, n int) {
 	s.flow[d].read += uint64(n)
+	s.counted.Bytes[p][d.to()].Add(uint64(n))
 	s.active = w.Loop.Now()
 	if d == up {
 		s.stats.Received.Add(uint64(n))
@@ -731,9 +737,9 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 		if h.fd < 0 {
 			continue
 		}
-		// What ends for a reset is reset. So is a half that was still owed
-		// bytes: a FIN would pass a cut stream off as a whole one.
-		if s.half[d.other()].broken() || in.pending > 0 || s.cutShort(d) {
+		// What ends for a reset, or for an order, is reset. So is a half that
+		// was still owed bytes: a FIN would pass a cut stream off as a whole one.
+		if reason == stats.ClosedByOperator || s.half[d.other()].broken() || in.pending > 0 || s.cutShort(d) {
 			sys.SetReset(h.fd)
 		}
 	}
@@ -747,7 +753,8 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 	if s.peer != nil {
 		w.release(s, upstream.Succeeded, decisions.NoFailure)
 	}
-	w.stats.Closed[reason].Add(1)
+	s.counted.Closed[reason].Add(1)
+	s.counted.Active.Add(-1)
 	w.stats.DownstreamActive.Add(-1)
 	w.opt.Room.Leave()
 	if w.ended != nil {
@@ -766,11 +773,9 @@ func (s *session) cutShort(d side) bool {
 	return s.connected != 0 && src.fd >= 0 && src.readable && !src.ended && !s.half[d].shut
 }
 
-// logEnd hands the session's line to the access log.
+// logEnd hands what is known of the session to the access log and to the
+// worker's memory.
 func (w *Worker) logEnd(s *session) {
-	if w.logs.access == nil {
-		return
-	}
 	now := w.Loop.Now()
 	r := &w.record
 	*r = accesslog.Record{
@@ -803,5 +808,8 @@ func (w *Worker) logEnd(s *session) {
 	if w.logs.server && sys.LocalAddr(s.half[down].fd, &w.addr) == 0 {
 		r.Server = w.addr.Endpoint()
 	}
-	w.logs.access.Put(r)
+	w.opt.History.Put(r, s.trail)
+	if w.logs.access != nil {
+		w.logs.access.Put(r)
+	}
 }

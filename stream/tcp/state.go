@@ -54,6 +54,14 @@ const (
 
 func (d side) other() side { return 1 - d }
 
+// to returns where the flow that reads from d goes.
+func (d side) to() stats.Direction {
+	if d == down {
+		return stats.ToPeer
+	}
+	return stats.ToClient
+}
+
 // half is one of a session's two connections, with what is known of it.
 type half struct {
 	fd       int32 // -1 = none

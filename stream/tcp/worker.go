@@ -9,8 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/history"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/loop"
@@ -54,6 +56,8 @@ type Options struct {
 	Relay  Relay
 	Stats  *stats.Worker
 	Serial func() uint64 // numbers of sessions, unique in the process
+	// History remembers the sessions; nil = nobody does.
+	History *history.Ring
 	// Notify reports a rare event to the operator. It is called on the worker
 	// and must not block.
 	Notify func(msg string, args ...any)
@@ -89,13 +93,22 @@ type Worker struct {
 type logs struct {
 	access    *accesslog.Ring   // nil = no access log
 	server    bool              // it wants the address that clients connected to
-	decisions *decisions.Writer // nil = nobody asks why peers are picked
+	decisions *decisions.Writer // nil = they hold no decisions
+	recorded  bool              // decisions are kept for whoever asks later
+	explain   conf.Decisions    // what of them somebody wants to know
 }
 
 // SetLogs has sessions written down elsewhere from now on. nil stands for
 // nowhere. It runs on the loop's thread, or before the loop does.
 func (w *Worker) SetLogs(access *accesslog.Ring, wantsServer bool, d *decisions.Writer) {
-	w.logs = logs{access, wantsServer, d}
+	w.logs = logs{access, wantsServer, d, w.logs.recorded, d.Wanted(w.logs.recorded)}
+}
+
+// SetRecording has all decisions remembered with their sessions from now on, or
+// only those that are logged. It runs on the loop's thread, or before the loop
+// does.
+func (w *Worker) SetRecording(on bool) {
+	w.logs.recorded, w.logs.explain = on, w.logs.decisions.Wanted(on)
 }
 
 // SetCounting has the worker tell of each session that ended, and of each that
@@ -120,6 +133,7 @@ func NewWorker(l *loop.Loop, opt Options) *Worker {
 		stats:   opt.Stats,
 		buf:     new(buffer),
 		pipes:   pipePool{max: opt.Pipes, want: pipeBytes, stats: opt.Stats},
+		buffers: bufferPool{stats: opt.Stats},
 		sockets: []socket{},
 	}
 	w.ephemeralFirst, w.ephemeralLast = ephemeralPorts()

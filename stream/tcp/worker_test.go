@@ -33,6 +33,7 @@ type harness struct {
 	room     *Room
 	notices  []string
 	stats    stats.Worker
+	counted  stats.Listener
 	listener *Listener
 	writer   *decisions.Writer // nil if off
 	decided  bytes.Buffer      // what it wrote, once closed
@@ -101,7 +102,7 @@ func newHarness(t *testing.T, s setup) *harness {
 	})
 	h.w.SetLogs(nil, false, h.writer)
 	late.Handler = h.w
-	h.listener = NewListener(&lc, h.group)
+	h.listener = NewListener(&lc, h.group, []*stats.Listener{&h.counted})
 	a := conf.Address{Host: "127.0.0.1"}
 	if s.unix {
 		a = conf.Address{Path: t.TempDir() + "/sock"}
@@ -192,15 +193,20 @@ func (h *harness) last() (youngest *session) {
 	return youngest
 }
 
-func (h *harness) closed(r stats.CloseReason) uint64 { return h.stats.Closed[r].Load() }
+func (h *harness) closed(r stats.CloseReason) uint64 { return h.counted.Closed[r].Load() }
+
+// moved returns the bytes that took a path.
+func (h *harness) moved(p stats.Path) uint64 {
+	return h.counted.Bytes[p][stats.ToPeer].Load() + h.counted.Bytes[p][stats.ToClient].Load()
+}
 
 // wantClosed turns the loop until one session has ended, for that reason.
 func (h *harness) wantClosed(r stats.CloseReason) {
 	h.t.Helper()
 	h.turnUntil("a session ends with "+r.String(), func() bool { return h.ended() == 1 })
 	if h.closed(r) != 1 {
-		for i := range h.stats.Closed {
-			if h.stats.Closed[i].Load() > 0 {
+		for i := range h.counted.Closed {
+			if h.counted.Closed[i].Load() > 0 {
 				h.t.Fatalf("the session ended with %s, want %s", stats.CloseReason(i), r)
 			}
 		}
@@ -208,8 +214,8 @@ func (h *harness) wantClosed(r stats.CloseReason) {
 }
 
 func (h *harness) ended() (n uint64) {
-	for i := range h.stats.Closed {
-		n += h.stats.Closed[i].Load()
+	for i := range h.counted.Closed {
+		n += h.counted.Closed[i].Load()
 	}
 	return n
 }
@@ -226,10 +232,10 @@ func (h *harness) settled() {
 	if n := h.room.Used(); n != 0 {
 		t.Errorf("%d places in the room left taken", n)
 	}
-	if n := h.stats.DownstreamActive.Load(); n != 0 {
-		t.Errorf("%d sessions counted active", n)
+	if n, m := h.stats.DownstreamActive.Load(), h.counted.Active.Load(); n != 0 || m != 0 {
+		t.Errorf("%d and %d sessions counted active", n, m)
 	}
-	if n := h.ended(); n != h.stats.DownstreamConnections.Load() {
+	if n := h.ended(); n != h.stats.DownstreamConnections.Load() || n != h.counted.Sessions.Load() {
 		t.Errorf("%d sessions ended, %d began", n, h.stats.DownstreamConnections.Load())
 	}
 	for _, p := range h.group.Snapshot(nil, h.clock.Now()) {
@@ -243,7 +249,7 @@ func (h *harness) settled() {
 	if got, want := h.w.pipes.open, len(h.w.pipes.free); got != want {
 		t.Errorf("%d pipes open, %d free", got, want)
 	}
-	if got, want := h.w.buffers.open, len(h.w.buffers.free); got != want {
+	if got, want := int(h.stats.Buffers.Load()), len(h.w.buffers.free); got != want {
 		t.Errorf("%d buffers made, %d free", got, want)
 	}
 	h.w.Close()

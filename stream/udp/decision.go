@@ -1,20 +1,21 @@
 package udp
 
 import (
+	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/upstream"
 )
 
 // This file has the reasons behind picks and failures told to the operator who
-// asked for them. For the others it costs a test for nil.
+// asked for them. For the others it costs one comparison.
 
 // pick picks the session's peer.
 func (w *Worker) pick(s *session) *upstream.Peer {
-	g, log := s.book.listener.Group, w.logs.decisions
-	if log == nil {
+	g := s.book.listener.Group
+	if w.logs.explain == conf.DecisionsOff {
 		return g.Pick(&w.attempts, s.start)
 	}
-	if log.All() || s.tries > 0 {
+	if w.logs.explain == conf.DecisionsAll || s.tries > 0 {
 		p, why := g.Explain(&w.attempts, s.start)
 		w.tell(s, decisions.Record{Decision: why, Attempt: why.Attempt})
 		return p
@@ -39,7 +40,7 @@ func (w *Worker) release(s *session, cause decisions.Cause) {
 		o = upstream.Failed
 		w.stats.UpstreamFailures.Add(1)
 	}
-	if cause == decisions.NoFailure || w.logs.decisions == nil {
+	if cause == decisions.NoFailure || w.logs.explain == conf.DecisionsOff {
 		g.Release(s.peer, o, took, now)
 	} else {
 		f := g.ExplainFailure(s.peer, o, took, now)
@@ -52,5 +53,6 @@ func (w *Worker) release(s *session, cause decisions.Cause) {
 func (w *Worker) tell(s *session, r decisions.Record) {
 	r.At, r.Session, r.Client = w.loop.Now(), s.serial, s.key.client
 	r.Listener, r.Upstream = s.book.listener.Name, s.book.listener.Group.Name
+	s.trail = w.opt.History.Note(s.trail, r)
 	w.logs.decisions.Put(r)
 }

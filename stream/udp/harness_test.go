@@ -40,6 +40,7 @@ type harness struct {
 	addr     netip.AddrPort // of the listener
 	room     room
 	stats    stats.Worker
+	counted  stats.Listener
 }
 
 // The harness is the loop's handler.
@@ -74,7 +75,7 @@ func newHarness(t *testing.T, s setup, peers ...netip.AddrPort) *harness {
 	if h.group, err = upstream.NewGroup(&u, list, 1); err != nil {
 		t.Fatal(err)
 	}
-	h.listener = NewListener(&c, h.group, 1)
+	h.listener = NewListener(&c, h.group, 1, []*stats.Listener{&h.counted})
 	if h.loop, err = loop.New(h, h.clock.Now); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func (h *harness) nothing(c *net.UDPConn) {
 
 func (h *harness) closed(reason stats.CloseReason, want uint64) {
 	h.t.Helper()
-	if got := h.stats.Closed[reason].Load(); got != want {
+	if got := h.counted.Closed[reason].Load(); got != want {
 		h.t.Errorf("%d sessions ended with %s, want %d", got, reason, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/upstream"
 )
 
@@ -23,14 +24,17 @@ type Listener struct {
 	MaxSessions int // of each worker; 0 = no bound of its own
 	Quarantine  time.Duration
 	Limits      upstream.Limits
+	Stats       []*stats.Listener // by worker, written by that worker only
 }
 
 // NewListener returns the run-time form of a listener block whose sessions go
-// to g. Workers have equal shares of its max_sessions.
-func NewListener(c *conf.Listener, g *upstream.Group, workers int) *Listener {
+// to g and are counted in those counters. Workers have equal shares of its
+// max_sessions.
+func NewListener(c *conf.Listener, g *upstream.Group, workers int, counters []*stats.Listener) *Listener {
 	return &Listener{
 		Name:        c.Name,
 		Group:       g,
+		Stats:       counters,
 		IdleTimeout: c.UDP.IdleTimeout,
 		Requests:    c.UDP.Requests,
 		Responses:   c.UDP.Responses,

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/history"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/stats"
@@ -22,6 +23,7 @@ type session struct {
 	conn  *conn          // nil until a peer is picked
 	peer  *upstream.Peer // held until finish; nil = none
 	stats *stats.Peer    // the peer's, of this worker
+	trail *history.Trail // nil = nobody has asked for decisions
 	slot  int32
 	tries uint16
 
@@ -75,6 +77,8 @@ func (w *Worker) open(k key) *session {
 	w.table[k] = s
 	w.stats.DownstreamConnections.Add(1)
 	w.stats.DownstreamActive.Add(1)
+	b.stats.Sessions.Add(1)
+	b.stats.Active.Add(1)
 	if !w.connect(s) {
 		return nil
 	}
@@ -100,6 +104,7 @@ func (w *Worker) connect(s *session) bool {
 	for {
 		p := w.pick(s)
 		if p == nil {
+			l.Group.Stats(w.opt.ID).NoPeer.Add(1)
 			w.finish(s, stats.NoPeer, decisions.NoFailure)
 			return false
 		}
@@ -155,6 +160,7 @@ func (w *Worker) onSent(s *session, datagrams, bytes int) {
 	w.stats.DatagramsOut.Add(uint64(datagrams))
 	s.peerSent += uint64(bytes)
 	s.stats.Sent.Add(uint64(bytes))
+	s.book.stats.Bytes[stats.Datagrams][stats.ToPeer].Add(uint64(bytes))
 }
 
 // moveOn gives the datagrams that a peer's refusal has kept from being sent to
@@ -208,6 +214,7 @@ func (w *Worker) onAnswer(c *conn, k int) {
 	s.responses += uint64(n)
 	s.peerReceived += uint64(len(payload))
 	s.stats.Received.Add(uint64(len(payload)))
+	s.book.stats.Bytes[stats.Datagrams][stats.ToClient].Add(uint64(len(payload)))
 	w.touch(s)
 	w.onFirstByte(s)
 	if w.answers.Truncated(k) {
@@ -321,7 +328,7 @@ func (w *Worker) finish(s *session, reason stats.CloseReason, cause decisions.Ca
 	s.order.remove(s)
 	s.book.n--
 	w.sockets[s.key.socket].n--
-	w.logEnd(s, reason)
+	r := w.logEnd(s, reason)
 	if c := s.conn; c != nil {
 		w.giveBack(c, s.owed())
 		s.conn = nil
@@ -329,7 +336,9 @@ func (w *Worker) finish(s *session, reason stats.CloseReason, cause decisions.Ca
 	if s.peer != nil {
 		w.release(s, cause)
 	}
-	w.stats.Closed[reason].Add(1)
+	w.opt.History.Put(r, s.trail) // with what the release has told
+	s.book.stats.Closed[reason].Add(1)
+	s.book.stats.Active.Add(-1)
 	w.stats.DownstreamActive.Add(-1)
 	w.opt.Room.Leave()
 	w.sessions.Free(s.slot)
@@ -361,11 +370,8 @@ func (w *Worker) serverAddr(fd int32) netip.AddrPort {
 	return e.AddrPort()
 }
 
-// logEnd hands the session's line to the access log.
-func (w *Worker) logEnd(s *session, reason stats.CloseReason) {
-	if w.logs.access == nil {
-		return
-	}
+// logEnd hands what is known of the session to the access log, and returns it.
+func (w *Worker) logEnd(s *session, reason stats.CloseReason) *accesslog.Record {
 	now := w.loop.Now()
 	r := &w.record
 	*r = accesslog.Record{
@@ -399,5 +405,8 @@ func (w *Worker) logEnd(s *session, reason stats.CloseReason) {
 	if w.logs.server {
 		r.Server = w.serverOf(s)
 	}
-	w.logs.access.Put(r)
+	if w.logs.access != nil {
+		w.logs.access.Put(r)
+	}
+	return r
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/stats"
 )
 
 // key is what makes datagrams belong together.
@@ -49,7 +50,8 @@ func (o *order) remove(s *session) {
 // book is the sessions of one listener on one worker.
 type book struct {
 	listener *Listener
-	fresh    order // one datagram, no answer
+	stats    *stats.Listener // the listener's, of this worker
+	fresh    order           // one datagram, no answer
 	proven   order
 	n        int
 }

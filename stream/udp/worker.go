@@ -7,8 +7,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/history"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/loop"
@@ -37,6 +39,8 @@ type Options struct {
 	Pooled int // idle sockets to peers that it may keep
 	Stats  *stats.Worker
 	Serial func() uint64 // numbers of sessions, unique in the process
+	// History remembers the sessions; nil = nobody does.
+	History *history.Ring
 	// Timer is the id in the loop's wheel that is this worker's.
 	Timer int32
 	// NoOffload has datagrams moved one by one, for tests.
@@ -88,13 +92,22 @@ type Worker struct {
 type logs struct {
 	access    *accesslog.Ring   // nil = no access log
 	server    bool              // it wants the address that clients sent to
-	decisions *decisions.Writer // nil = nobody asks why peers are picked
+	decisions *decisions.Writer // nil = they hold no decisions
+	recorded  bool              // decisions are kept for whoever asks later
+	explain   conf.Decisions    // what of them somebody wants to know
 }
 
 // SetLogs has sessions written down elsewhere from now on. nil stands for
 // nowhere. It runs on the loop's thread, or before the loop does.
 func (w *Worker) SetLogs(access *accesslog.Ring, wantsServer bool, d *decisions.Writer) {
-	w.logs = logs{access, wantsServer, d}
+	w.logs = logs{access, wantsServer, d, w.logs.recorded, d.Wanted(w.logs.recorded)}
+}
+
+// SetRecording has all decisions remembered with their sessions from now on, or
+// only those that are logged. It runs on the loop's thread, or before the loop
+// does.
+func (w *Worker) SetRecording(on bool) {
+	w.logs.recorded, w.logs.explain = on, w.logs.decisions.Wanted(on)
 }
 
 // socket is a listening socket of this worker.
@@ -224,7 +237,7 @@ func (w *Worker) bookOf(l *Listener) *book {
 			return b
 		}
 	}
-	b := &book{listener: l}
+	b := &book{listener: l, stats: l.Stats[w.opt.ID]}
 	w.books = append(w.books, b)
 	return b
 }

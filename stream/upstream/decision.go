@@ -10,7 +10,8 @@ import (
 // onlyServer decides where there is nothing to decide.
 const onlyServer = "the only server"
 
-// Decision is a pick with its reasons. It belongs to whoever asked for it.
+// Decision is a pick with its reasons. It belongs to whoever asked for it, and
+// does not change.
 type Decision struct {
 	Upstream   string
 	Method     string
@@ -29,6 +30,7 @@ type Decision struct {
 type Candidate struct {
 	Peer *Peer
 	balance.Candidate
+	tier int // the peer's, then
 }
 
 // Probe is one step of a keyed method's search or of a draw.
@@ -113,7 +115,7 @@ func (d *Decision) addPrimaries(a *Attempts, now balance.Seconds) {
 // add takes in how the pick went in one tier.
 func (d *Decision) add(peers []*Peer, e *balance.Explanation) {
 	for i, c := range e.Candidates {
-		d.Candidates = append(d.Candidates, Candidate{peers[i], c})
+		d.Candidates = append(d.Candidates, Candidate{peers[i], c, peers[i].tier})
 	}
 	for _, p := range e.Probes {
 		d.Probes = append(d.Probes, Probe{peers[p.Peer], p})

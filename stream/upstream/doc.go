@@ -22,8 +22,8 @@
 // Ownership: one mutex for each group guards the mutable fields of its peers
 // and their balance.Peer; it is taken to pick and to settle, never while bytes
 // move. Everything else in a Group and a Peer is immutable, except the
-// counters in stats.Peer, of which each worker writes its own. Attempts belong
-// to one session.
+// counters in stats.Peer and stats.Upstream, of which each worker writes its own.
+// Attempts belong to one session.
 //
 // It knows no descriptors, sessions or probes. Names are resolved only by
 // Resolve, at start, off the workers.

@@ -101,6 +101,9 @@ func (g *Group) ExplainFailure(p *Peer, o Outcome, took Took, now clock.Time) *F
 
 func (g *Group) releaseLocked(p *Peer, o Outcome, took Took, now clock.Time) {
 	p.balance.Conns--
+	if o == Failed {
+		p.failures++
+	}
 	switch {
 	case g.shape.Load().single:
 		p.balance.Fails = 0

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/stats"
 )
 
 // The tiers of a group: the backup peers are used only when no primary peer
@@ -26,8 +27,9 @@ type Group struct {
 	Name string
 	seed uint64
 
-	usable atomic.Int32          // peers that are not down, in both tiers
-	shape  atomic.Pointer[shape] // written under mu
+	usable atomic.Int32                      // peers that are not down, in both tiers
+	shape  atomic.Pointer[shape]             // written under mu
+	stats  atomic.Pointer[[]*stats.Upstream] // one for each worker, written by that worker only; grows
 
 	mu sync.Mutex // guards the peers' balance, and what the methods keep
 }
@@ -113,7 +115,27 @@ func (g *Group) adopt(sh *shape) {
 		}
 	}
 	g.usable.Store(int32(usable))
+	g.growStats(len(*sh.peers[primary][0].stats.Load()))
 	g.shape.Store(sh)
+}
+
+// Stats returns the counters that a worker writes.
+func (g *Group) Stats(worker int) *stats.Upstream { return (*g.stats.Load())[worker] }
+
+// AllStats returns the counters of all workers.
+func (g *Group) AllStats() []*stats.Upstream { return *g.stats.Load() }
+
+// growStats makes counters for that many workers. Preconditions: mu is held, or
+// nobody else has the group.
+func (g *Group) growStats(workers int) {
+	var all []*stats.Upstream
+	if before := g.stats.Load(); before != nil {
+		all = slices.Clone(*before)
+	}
+	for len(all) < workers {
+		all = append(all, new(stats.Upstream))
+	}
+	g.stats.Store(&all)
 }
 
 // Method returns the name of the balancing method.
@@ -335,29 +357,26 @@ func (g *Group) SetWeight(p *Peer, weight int) error {
 	return nil
 }
 
-// Snapshot appends the state of every peer, primaries first, to out.
+// snapshotAtOnce is how many peers are copied while mu is held: some
+// microseconds, for which a pick may have to wait.
+const snapshotAtOnce = 32
+
+// Snapshot appends the state of every peer, primaries first, to out. Those of a
+// large group are not all of the same moment.
 func (g *Group) Snapshot(out []Snapshot, now clock.Time) []Snapshot {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	sh := g.shape.Load()
+	out = slices.Grow(out, len(sh.peers[primary])+len(sh.peers[backup]))
 	for _, tier := range sh.peers {
-		for _, p := range tier {
-			s := Snapshot{
-				Name:    p.Name,
-				Addr:    p.addrString,
-				Backup:  p.Backup,
-				State:   p.stateLocked(balance.Seconds(now.Seconds())),
-				Balance: p.balance,
+		for some := range slices.Chunk(tier, snapshotAtOnce) {
+			at := len(out)
+			g.mu.Lock()
+			for _, p := range some {
+				out = append(out, Snapshot{Balance: p.balance, Failures: p.failures})
 			}
-			if sh.single && (s.State == Unavailable || s.State == Trial) {
-				s.State = Up
+			g.mu.Unlock()
+			for i, p := range some {
+				out[at+i].complete(p, sh.single, balance.Seconds(now.Seconds()))
 			}
-			for _, c := range *p.stats.Load() {
-				s.Sessions += c.Sessions.Load()
-				s.Sent += c.Sent.Load()
-				s.Received += c.Received.Load()
-			}
-			out = append(out, s)
 		}
 	}
 	return out

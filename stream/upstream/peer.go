@@ -30,6 +30,7 @@ type Peer struct {
 	// guarded by the group's mutex
 	balance    balance.Peer
 	configured settings
+	failures   uint64 // failed attempts since it came, whether they count against it or not
 }
 
 // settings are what a configuration says of a peer and may change while it
@@ -98,14 +99,17 @@ func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
 
 // Snapshot is the state of a peer at one moment.
 type Snapshot struct {
-	Name     string
-	Addr     string
-	Backup   bool
-	State    State
-	Balance  balance.Peer // copy
-	Sessions uint64       // picked for, since start
-	Sent     uint64       // bytes to the peer
-	Received uint64       // bytes from the peer
+	Name    string
+	Addr    string
+	Backup  bool
+	State   State
+	Balance balance.Peer // copy
+
+	Available bool   // live traffic has left it available; the only peer always is
+	Failures  uint64 // failed attempts since the peer came, whether they count against it or not
+	Sessions  uint64 // picked for, since the peer came
+	Sent      uint64 // bytes to the peer
+	Received  uint64 // bytes from the peer
 }
 
 // State is what an operator sees of a peer.
@@ -126,17 +130,33 @@ var stateNames = [...]string{Up: "up", Down: "down", Draining: "draining", Unava
 // String returns the state's name in lower case.
 func (s State) String() string { return stateNames[s] }
 
-func (p *Peer) stateLocked(now balance.Seconds) State {
+// complete fills in what needs no lock. Preconditions: Balance and Failures are
+// the peer's.
+func (s *Snapshot) complete(p *Peer, single bool, now balance.Seconds) {
+	s.Name, s.Addr, s.Backup = p.Name, p.addrString, p.Backup
+	s.Available = single || s.Balance.Available(now)
+	s.State = stateOf(&s.Balance, now)
+	if single && (s.State == Unavailable || s.State == Trial) {
+		s.State = Up
+	}
+	for _, c := range *p.stats.Load() {
+		s.Sessions += c.Sessions.Load()
+		s.Sent += c.Sent.Load()
+		s.Received += c.Received.Load()
+	}
+}
+
+func stateOf(b *balance.Peer, now balance.Seconds) State {
 	switch {
-	case p.balance.Admin == balance.Down:
+	case b.Admin == balance.Down:
 		return Down
-	case p.balance.Admin == balance.Drain:
+	case b.Admin == balance.Drain:
 		return Draining
-	case !p.balance.Available(now):
+	case !b.Available(now):
 		return Unavailable
-	case p.balance.Full():
+	case b.Full():
 		return Full
-	case p.balance.MaxFails > 0 && p.balance.Fails >= p.balance.MaxFails:
+	case b.MaxFails > 0 && b.Fails >= b.MaxFails:
 		return Trial
 	}
 	return Up

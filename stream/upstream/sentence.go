@@ -251,7 +251,7 @@ func (d *Decision) reason(c *Candidate, at func(balance.Seconds) string) string 
 		switch {
 		case d.Method == conf.Single:
 			return "stands by, since only the active peer takes sessions"
-		case d.Backup && c.Peer.tier == primary:
+		case d.Backup && c.tier == primary:
 			return "eligible again, but this session has moved on to the backups"
 		}
 		return "was not, and is again by now" // Inspect looks later than Pick
@@ -268,7 +268,7 @@ func (d *Decision) reason(c *Candidate, at func(balance.Seconds) string) string 
 // inPlay reports whether the candidate could have been picked. A session that
 // is with the backups stays there.
 func (d *Decision) inPlay(c *Candidate) bool {
-	return c.Left == balance.Eligible && (c.Peer.tier == backup) == d.Backup
+	return c.Left == balance.Eligible && (c.tier == backup) == d.Backup
 }
 
 // winner returns the candidate that was picked, or nil.

@@ -36,6 +36,7 @@ func numbered(peers []*Peer) iter.Seq2[identity, *Peer] {
 type Plan struct {
 	Added, Removed []*Peer
 	Changed        []*Peer         // that stay, and whose settings differ
+	Downed         []*Peer         // of these, whom the operator has set down now
 	shape          *shape          // of the resolved peers
 	stays          map[*Peer]*Peer // resolved -> the group's own
 }
@@ -59,6 +60,9 @@ func (g *Group) Plan(u *conf.Upstream, peers []*Peer) (*Plan, error) {
 		}
 		if was.configured != p.configured {
 			plan.Changed = append(plan.Changed, was)
+		}
+		if p.configured.down && !was.configured.down {
+			plan.Downed = append(plan.Downed, was)
 		}
 		plan.stays[p] = was
 		delete(old, id)

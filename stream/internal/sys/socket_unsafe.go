@@ -105,12 +105,28 @@ func SetReset(fd int32) unix.Errno {
 	return errno
 }
 
-// AcceptQueue returns how many connections wait in a listening socket's queue, 0
-// if that is not known.
-func AcceptQueue(fd int32) int {
+// AcceptQueue returns how many connections wait in a listening socket's queue,
+// and how many can.
+func AcceptQueue(fd int32) (waiting, limit int, errno unix.Errno) {
 	var info unix.TCPInfo
-	if TCPInfo(fd, &info) != 0 {
-		return 0
+	if errno = TCPInfo(fd, &info); errno != 0 {
+		return 0, 0, errno
 	}
-	return int(info.Unacked) // of a listening socket: sk_ack_backlog (tcp_get_info)
+	// Of a listening socket: sk_ack_backlog and sk_max_ack_backlog (tcp_get_info).
+	return int(info.Unacked), int(info.Sacked), 0
+}
+
+// DatagramQueue is what a socket has received and nobody has read.
+type DatagramQueue struct {
+	Bytes   int    // with what the kernel needs to keep them
+	Limit   int    // of Bytes (SO_RCVBUF)
+	Dropped uint32 // datagrams, since the socket was opened; wraps
+}
+
+// ReceiveQueue is getsockopt(2) SO_MEMINFO.
+func ReceiveQueue(fd int32) (q DatagramQueue, errno unix.Errno) {
+	var info [9]uint32 // SK_MEMINFO_VARS
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno = unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	return DatagramQueue{int(info[unix.SK_MEMINFO_RMEM_ALLOC]), int(info[unix.SK_MEMINFO_RCVBUF]), info[unix.SK_MEMINFO_DROPS]}, errno
 }
