@@ -67,14 +67,24 @@ func check(stdout, stderr io.Writer, path string) error {
 // loadConfig reads a configuration and writes what there is to say about it.
 // The result's Config is nil if it can't be used.
 func loadConfig(stderr io.Writer, path string) *hclfile.Result {
-	r := hclfile.Load(path, hclfile.Options{Env: os.LookupEnv, Limits: readLimits()})
+	r := readConfig(path)
+	reportConfig(stderr, path, r)
+	return r
+}
+
+// readConfig reads a configuration for this machine.
+func readConfig(path string) *hclfile.Result {
+	return hclfile.Load(path, hclfile.Options{Env: os.LookupEnv, Limits: readLimits()})
+}
+
+// reportConfig writes what there is to say about a configuration.
+func reportConfig(stderr io.Writer, path string, r *hclfile.Result) {
 	r.WriteDiagnostics(stderr, isColorTerminal(stderr))
 	if r.Config == nil {
 		if n := countErrors(r.Diagnostics); n > 1 {
 			fmt.Fprintf(stderr, "\n%s: %s\n", path, count(n, "error"))
 		}
 	}
-	return r
 }
 
 func countErrors(diags hcl.Diagnostics) int {

@@ -45,14 +45,7 @@ func (d *demo) accepted() uint64 {
 }
 
 // closed returns how sessions ended.
-func (d *demo) closed() (sums [stats.Reasons]uint64) {
-	for _, c := range d.balance.Counters() {
-		for r := range sums {
-			sums[r] += c.Closed[r].Load()
-		}
-	}
-	return sums
-}
+func (d *demo) closed() [stats.Reasons]uint64 { return d.balance.Read().Closed() }
 
 // rate returns how fast a counter grew in about the last second.
 func (d *demo) rate(counter func(*demoSample) uint64) float64 {

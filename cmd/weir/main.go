@@ -63,11 +63,13 @@ func run() int {
 func newRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weir",
-		Short:         "weir balances TCP sessions over servers, and says why it did it",
+		Short:         "weir balances TCP and UDP sessions over servers, and says why it did it",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newRunCmd(), newDemoCmd(), newCheckCmd(), newFmtCmd(), newSimulateCmd(), newVersionCmd())
+	root.AddCommand(newStatusCmd(), newPeersCmd(), newSessionsCmd(), newCloseCmd(), newExplainCmd(), newReloadCmd(), newDiffCmd(), newWeightCmd())
+	root.AddCommand(newPeerCmds()...)
 	return root
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream"
+	"github.com/weirlb/weir/stream/admin"
+	"github.com/weirlb/weir/stream/metrics"
 )
 
 // startTimeout bounds what a start may wait for: the resolution of names.
@@ -45,7 +46,7 @@ Exit codes: 0 stopped as asked; 1 cannot start; 2 bad command line;
 }
 
 func runFile(cmd *cobra.Command, path string) error {
-	d := &daemon{path: path, stderr: cmd.ErrOrStderr()}
+	d := &daemon{path: path, stderr: cmd.ErrOrStderr(), orders: make(chan func()), ended: make(chan struct{})}
 	cfg := loadConfig(d.stderr, path).Config
 	if cfg == nil {
 		return &exitError{code: exitFailed}
@@ -62,22 +63,44 @@ func runFile(cmd *cobra.Command, path string) error {
 	d.logger = slog.New(&d.logs)
 	d.shutdownTimeout = cfg.Worker.ShutdownTimeout
 	var err error
-	if d.server, err = startServer(cmd.Context(), cfg, d.logger, signals); err != nil {
+	v := buildVersion()
+	if d.metrics, err = metrics.Open(cfg.Admin.Metrics, metrics.Options{Logger: d.logger, Version: v.Version, Revision: v.Revision}); err != nil {
 		return failed(err)
 	}
+	defer d.metrics.Close()
+	control, err := admin.Listen(&cfg.Admin)
+	if err != nil {
+		return failed(err)
+	}
+	if d.server, err = startServer(cmd.Context(), cfg, d.logger, signals); err != nil {
+		if control != nil {
+			control.Close()
+		}
+		return failed(err)
+	}
+	d.metrics.Watch(d.server)
+	d.admin = admin.NewServer(admin.Options{Server: d.server, Daemon: d, Logger: d.logger, Version: v.Version, Config: path})
+	d.admin.Serve(control)
+	defer d.admin.Close()
 	for _, b := range d.server.Bound() {
 		d.logger.Info("listening", "listener", b.Listener, "protocol", b.Protocol.String(), "address", b.Addr.String())
 	}
 	return d.serve(signals)
 }
 
-// daemon is one run of `weir run`. Only the goroutine of serve touches it.
+// daemon is one run of `weir run`. Only the goroutine of serve touches it, but for
+// the channels that bring it orders.
 type daemon struct {
+	orders chan func()   // from the control API
+	ended  chan struct{} // closed when nobody takes orders any more
+
 	path            string // of the configuration
 	stderr          io.Writer
 	logs            logHandler
 	logger          *slog.Logger
 	server          *stream.Server
+	metrics         *metrics.Endpoint
+	admin           *admin.Server
 	shutdownTimeout time.Duration
 }
 
@@ -114,8 +137,10 @@ func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, sig
 	return nil, fmt.Errorf("start called off by signal: %v", calledOff)
 }
 
-// serve carries out signals until the server has stopped.
+// serve carries out signals, and the control API's orders between them, until the
+// server has stopped.
 func (d *daemon) serve(signals <-chan os.Signal) error {
+	defer close(d.ended)
 	ctx, hurry := context.WithCancel(context.Background()) // done = no more waiting for sessions
 	defer hurry()
 	stopped := make(chan int, 1) // sessions cut
@@ -128,7 +153,7 @@ func (d *daemon) serve(signals <-chan os.Signal) error {
 				d.reopen()
 				continue
 			case unix.SIGHUP:
-				d.reload()
+				_, _ = d.reload(context.Background(), admin.ReloadOrder{}) // the log tells
 				continue
 			}
 			if sig == unix.SIGINT || draining {
@@ -149,6 +174,8 @@ func (d *daemon) serve(signals <-chan os.Signal) error {
 				defer deadline.Stop()
 			}
 			go func() { stopped <- d.server.Stop(ctx) }()
+		case order := <-d.orders:
+			order()
 		case cut := <-stopped:
 			d.logger.Info("stopped", "sessions_cut", cut)
 			if hurried && cut > 0 {
@@ -165,50 +192,6 @@ func (d *daemon) reopen() {
 		return
 	}
 	d.logger.Info("reopened access log")
-}
-
-// reload changes to what the configuration file holds now. On any mistake in it
-// everything stays as it is.
-func (d *daemon) reload() {
-	cfg := loadConfig(d.stderr, d.path).Config
-	if cfg == nil {
-		d.logger.Error("not reloaded: the configuration has mistakes, and the old one stays", "file", d.path)
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	before := d.logs.set(&cfg.Log)
-	change, err := d.server.Reload(ctx, cfg)
-	if err != nil {
-		d.logs.restore(before)
-		d.logger.Error("not reloaded: the old configuration stays", "error", err)
-		return
-	}
-	d.shutdownTimeout = cfg.Worker.ShutdownTimeout
-	d.logger.Info("reloaded", changeAttrs(change)...)
-}
-
-// changeAttrs tells of a change in the log.
-func changeAttrs(c *stream.Change) []any {
-	var out []any
-	for _, part := range []struct {
-		name  string
-		items []string
-	}{
-		{"opened", c.Opened}, {"closed", c.Closed}, {"changed", c.Changed},
-		{"added", c.Added}, {"removed", c.Removed}, {"altered", c.Altered}, {"settings", c.Settings},
-	} {
-		if len(part.items) > 0 {
-			out = append(out, part.name, strings.Join(part.items, ", "))
-		}
-	}
-	if c.Workers[0] != c.Workers[1] {
-		out = append(out, "workers", fmt.Sprintf("%d -> %d", c.Workers[0], c.Workers[1]))
-	}
-	if c.Empty() {
-		out = append(out, "changes", "none")
-	}
-	return out
 }
 
 // logHandler is the process's log on standard error, whose level and format can

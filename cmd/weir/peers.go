@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlb/weir/stream/admin"
+)
+
+func newPeersCmd() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "peers [UPSTREAM]",
+		Short: "show the servers of the upstreams, and their state",
+		Long: `Peers shows every address of every upstream, or of one.
+
+  STATE     up; draining and down by the operator; unavailable after max_fails;
+            on trial when fail_timeout is over; full at max_conns
+  WEIGHT    effective/configured, where failures have taken some off
+  NOW       sessions, and max_conns behind a slash; TOTAL since the server came
+  FAILED    attempts
+  SENT      bytes to the server; RECV from it` + whereHelp,
+		Example: "  weir peers\n  weir peers orders --watch=1s",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			upstream := strings.Join(args, "")
+			return show(cmd, &r, func(ctx context.Context, c *admin.Client) (*admin.Peers, error) { return c.Peers(ctx, upstream) }, writePeers)
+		},
+	}
+	r.flags(cmd)
+	r.watchFlag(cmd)
+	return cmd
+}
+
+func writePeers(w io.Writer, p *admin.Peers) {
+	for i := 0; i < len(p.Peers); {
+		upstream := p.Peers[i].Upstream
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "upstream %s\n", upstream)
+		t := table{headings: []string{"PEER", "ADDRESS", "STATE", ">WEIGHT", ">NOW", ">TOTAL", ">FAILED", ">SENT", ">RECV"}}
+		for ; i < len(p.Peers) && p.Peers[i].Upstream == upstream; i++ {
+			t.peer(&p.Peers[i])
+		}
+		t.write(w, "  ")
+	}
+}
+
+func (t *table) peer(p *admin.Peer) {
+	address := p.Address
+	if p.Name == p.Address {
+		address = "" // said once
+	}
+	now := number(p.Conns)
+	if p.MaxConns > 0 {
+		now += "/" + number(p.MaxConns)
+	}
+	weight := fmt.Sprint(p.Weight)
+	if p.Effective != p.Weight {
+		weight = fmt.Sprintf("%d/%d", p.Effective, p.Weight)
+	}
+	failures := ""
+	if p.Failures > 0 {
+		failures = number(p.Failures)
+	}
+	t.add(p.Name, address, stateText(p), weight, now, number(p.Sessions), failures, amount(p.BytesSent), amount(p.BytesReceived))
+}
+
+func stateText(p *admin.Peer) string {
+	state := p.State
+	if p.RetryInSeconds > 0 {
+		state += fmt.Sprintf(" (%.0fs)", p.RetryInSeconds+0.5)
+	}
+	if p.Backup {
+		state += ", backup"
+	}
+	return state
+}
+
+// peerArgs takes UPSTREAM/PEER apart.
+func peerArgs(text string) (upstream, peer string, err error) {
+	upstream, peer, ok := strings.Cut(text, "/")
+	if !ok || upstream == "" || peer == "" {
+		return "", "", fmt.Errorf("%q names no peer: write UPSTREAM/PEER, with the name or address that weir peers shows", text)
+	}
+	return upstream, peer, nil
+}
+
+// newPeerCmds returns the commands that say what an operator wants of a peer.
+func newPeerCmds() []*cobra.Command {
+	return []*cobra.Command{
+		newPeerCmd("drain", "give servers no new sessions; those that run go on",
+			"Drain gives peers no new sessions, and leaves those that run to end by themselves.\nweir peers --watch shows them end. A reload leaves a drained peer drained."),
+		newPeerCmd("up", "put servers back that were drained or set down",
+			"Up takes back what drain and down have said."),
+		newPeerCmd("down", "set servers down, as with down = true",
+			"Down gives peers no new sessions and does not count them in a session's tries, as\ndown = true does. TCP sessions run on; a client over UDP goes elsewhere with its\nnext datagram."),
+	}
+}
+
+func newPeerCmd(word, short, long string) *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:     word + " UPSTREAM/PEER...",
+		Short:   short,
+		Long:    long + whereHelp,
+		Example: "  weir " + word + " orders/a\n  weir " + word + " orders/10.0.0.11:5432",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return r.setPeers(cmd, args, admin.PeerOrder{Admin: word})
+		},
+	}
+	r.flags(cmd)
+	return cmd
+}
+
+func newWeightCmd() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:     "weight UPSTREAM/PEER N",
+		Short:   "change the weight of a server until the configuration does",
+		Long:    "Weight changes a peer's weight at once. It stays until a reload changes the weight\nin the configuration, or until weir ends." + whereHelp,
+		Example: "  weir weight orders/a 5",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil {
+				return fmt.Errorf("%q is not a weight: write a number", args[1])
+			}
+			return r.setPeers(cmd, args[:1], admin.PeerOrder{Weight: &n})
+		},
+	}
+	r.flags(cmd)
+	return cmd
+}
+
+// setPeers gives the same order for several peers, and tells of each.
+func (r *remote) setPeers(cmd *cobra.Command, names []string, order admin.PeerOrder) error {
+	for _, name := range names {
+		if _, _, err := peerArgs(name); err != nil {
+			return err
+		}
+	}
+	ask := func(ctx context.Context, c *admin.Client) (*admin.Peers, error) {
+		out := new(admin.Peers)
+		for _, name := range names {
+			upstream, peer, _ := peerArgs(name)
+			p, err := c.SetPeer(ctx, upstream, peer, order)
+			if err != nil {
+				return nil, partly(err, len(out.Peers), len(names))
+			}
+			out.Peers = append(out.Peers, *p)
+		}
+		return out, nil
+	}
+	return show(cmd, r, ask, writeOrders)
+}
+
+// partly adds to an error that some of several orders were carried out before.
+func partly(err error, done, all int) error {
+	if all == 1 || done == 0 {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("the first %d of %d were carried out", done, all))
+}
+
+func writeOrders(w io.Writer, p *admin.Peers) {
+	for i := range p.Peers {
+		p := &p.Peers[i]
+		name := p.Upstream + "/" + p.Name
+		if p.Name != p.Address {
+			name += " (" + p.Address + ")"
+		}
+		running := count(p.Conns, "session") + " on it"
+		switch p.Admin {
+		case "drain":
+			fmt.Fprintf(w, "%s is drained: no new sessions, %s\n", name, running)
+		case "down":
+			fmt.Fprintf(w, "%s is down: no new sessions, %s\n", name, running)
+		default:
+			fmt.Fprintf(w, "%s is %s, weight %d, %s\n", name, p.State, p.Weight, running)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlb/weir/stream/admin"
+)
+
+func newStatusCmd() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "show how the weir that runs is doing",
+		Long:    "Status shows the listeners, the upstreams, and how sessions have ended." + whereHelp,
+		Example: "  weir status\n  weir status --watch\n  weir status --admin unix:/run/weir/admin.sock --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return show(cmd, &r, func(ctx context.Context, c *admin.Client) (*admin.Status, error) { return c.Status(ctx) }, writeStatus)
+		},
+	}
+	r.flags(cmd)
+	r.watchFlag(cmd)
+	return cmd
+}
+
+func writeStatus(w io.Writer, s *admin.Status) {
+	fmt.Fprintf(w, "weir %s, pid %d, up %s\n", s.Version, s.PID, ago(s.UptimeSeconds))
+	workers := fmt.Sprint(s.Workers)
+	if s.Leaving > 0 {
+		workers += fmt.Sprintf(" (and %d that only finish their sessions)", s.Leaving)
+	}
+	config := s.Config
+	if s.Reloaded != nil {
+		config += ", reloaded at " + s.Reloaded.Local().Format("2006-01-02 15:04:05")
+	}
+	fields(w,
+		"config", config,
+		"not ready", s.NotReady,
+		"workers", workers,
+		"sessions", fmt.Sprintf("%s now, %s since the start, room for %s", number(s.Sessions.Now), number(s.Sessions.Total), number(s.Sessions.Max)),
+		"bytes", fmt.Sprintf("%s to servers, %s to clients", amount(s.Bytes.ToPeers), amount(s.Bytes.ToClients)),
+		"ended", endings(s.Ended),
+		"recording", recordingText(&s.Recording),
+	)
+	fmt.Fprintln(w)
+	listeners := table{headings: []string{"LISTENER", "ADDRESS", "UPSTREAM", ">NOW", ">TOTAL"}}
+	for _, l := range s.Listeners {
+		listeners.add(l.Name, l.Protocol+" "+shortList(l.Addresses), l.Upstream, number(l.Sessions), number(l.Total))
+	}
+	listeners.write(w, "  ")
+	fmt.Fprintln(w)
+	upstreams := table{headings: []string{"UPSTREAM", "METHOD", ">PEERS", ">USABLE", ">NOW"}}
+	for _, u := range s.Upstreams {
+		upstreams.add(u.Name, u.Method, number(u.Peers), number(u.Usable), number(u.Conns))
+	}
+	upstreams.write(w, "  ")
+}
+
+// endings lists close reasons, the most frequent first.
+func endings(ended map[string]int64) string {
+	reasons := slices.SortedFunc(maps.Keys(ended), func(a, b string) int {
+		return cmp.Or(cmp.Compare(ended[b], ended[a]), cmp.Compare(a, b))
+	})
+	var out []string
+	for _, r := range reasons {
+		out = append(out, r+" "+number(ended[r]))
+	}
+	return strings.Join(out, ", ")
+}
+
+func recordingText(r *admin.Recording) string {
+	switch {
+	case !r.On:
+		return ""
+	case r.Until == nil:
+		return "decisions are remembered, until weir explain --record off"
+	}
+	return "decisions are remembered until " + r.Until.Local().Format("15:04:05")
+}
+
+// shortList names the first few of a list.
+func shortList(list []string) string {
+	const shown = 2
+	if len(list) > shown+1 {
+		return strings.Join(list[:shown], " ") + fmt.Sprintf(" and %d more", len(list)-shown)
+	}
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,249 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Error is an answer that is none.
+type Error struct {
+	Status      int    `json:"-"` // of HTTP
+	Message     string `json:"error"`
+	Diagnostics string `json:"diagnostics,omitempty"` // of a configuration, for people
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+func errorf(status int, format string, args ...any) *Error {
+	return &Error{Status: status, Message: fmt.Sprintf(format, args...)}
+}
+
+// Status is what `weir status` shows.
+type Status struct {
+	Version       string           `json:"version"`
+	PID           int              `json:"pid"`
+	Config        string           `json:"config"`
+	Started       time.Time        `json:"started"`
+	UptimeSeconds float64          `json:"uptime_seconds"`
+	Reloaded      *time.Time       `json:"reloaded"` // null = never
+	Ready         bool             `json:"ready"`
+	NotReady      string           `json:"not_ready,omitempty"` // why
+	Workers       int              `json:"workers"`
+	Leaving       int              `json:"leaving_workers"` // that only finish their sessions
+	Sessions      SessionCounts    `json:"sessions"`
+	Bytes         ByteCounts       `json:"bytes"`
+	Ended         map[string]int64 `json:"ended"` // by close reason
+	Listeners     []Listening      `json:"listeners"`
+	Upstreams     []UpstreamSums   `json:"upstreams"`
+	Recording     Recording        `json:"recording"`
+}
+
+// SessionCounts counts sessions.
+type SessionCounts struct {
+	Now   int    `json:"now"`
+	Max   int    `json:"max"`
+	Total uint64 `json:"total"` // of the present listeners, since they came
+}
+
+// ByteCounts counts relayed bytes.
+type ByteCounts struct {
+	ToPeers   uint64 `json:"to_peers"`
+	ToClients uint64 `json:"to_clients"`
+}
+
+// Listening is a listener.
+type Listening struct {
+	Name      string   `json:"name"`
+	Protocol  string   `json:"protocol"`
+	Addresses []string `json:"addresses"`
+	Upstream  string   `json:"upstream"`
+	Sessions  int64    `json:"sessions"`
+	Total     uint64   `json:"sessions_total"`
+}
+
+// UpstreamSums is an upstream without its peers.
+type UpstreamSums struct {
+	Name   string `json:"name"`
+	Method string `json:"method"`
+	Peers  int    `json:"peers"`
+	Usable int    `json:"usable"` // peers that the next session could get
+	Conns  int    `json:"conns"`
+}
+
+// Recording says whether decisions are remembered with their sessions.
+type Recording struct {
+	On    bool       `json:"on"`
+	Until *time.Time `json:"until"` // null = until further notice
+}
+
+// Upstreams is the answer of /v1/upstreams.
+type Upstreams struct {
+	Upstreams []Upstream `json:"upstreams"`
+}
+
+// Upstream is an upstream with its peers.
+type Upstream struct {
+	Name      string   `json:"name"`
+	Method    string   `json:"method"`
+	Listeners []string `json:"listeners"`
+	Peers     []Peer   `json:"peers"`
+}
+
+// Peers is the answer of /v1/peers.
+type Peers struct {
+	Peers []Peer `json:"peers"`
+}
+
+// Peer is one address of an upstream.
+type Peer struct {
+	Upstream           string  `json:"upstream"`
+	Name               string  `json:"name"`
+	Address            string  `json:"address"`
+	Backup             bool    `json:"backup"`
+	State              string  `json:"state"`
+	Admin              string  `json:"admin"` // the operator's word: up, drain, down
+	Weight             int     `json:"weight"`
+	Effective          int     `json:"effective_weight"`
+	Current            int     `json:"current_weight"`
+	Conns              int     `json:"conns"`
+	MaxConns           int     `json:"max_conns"` // 0 = no limit
+	Fails              int     `json:"fails"`
+	MaxFails           int     `json:"max_fails"`
+	FailTimeoutSeconds float64 `json:"fail_timeout_seconds"`
+	RetryInSeconds     float64 `json:"retry_in_seconds"` // of one that is unavailable
+	Sessions           uint64  `json:"sessions_total"`
+	Failures           uint64  `json:"failures_total"`
+	BytesSent          uint64  `json:"bytes_sent"`
+	BytesReceived      uint64  `json:"bytes_received"`
+}
+
+// PeerOrder is the body of POST /v1/peers/UPSTREAM/PEER: one of the two.
+type PeerOrder struct {
+	Admin  string `json:"admin,omitempty"`
+	Weight *int   `json:"weight,omitempty"`
+}
+
+// Sessions is the answer of /v1/sessions.
+type Sessions struct {
+	Sessions []Session `json:"sessions"`
+	Total    int       `json:"total"` // that were asked for; there may be more than are listed
+}
+
+// Session is one that runs, or has ended.
+type Session struct {
+	ID                    uint64     `json:"id"` // `connection` in the access log
+	Listener              string     `json:"listener"`
+	Protocol              string     `json:"protocol"`
+	Client                string     `json:"client"`
+	Upstream              string     `json:"upstream"`
+	Peer                  string     `json:"peer"`         // "" = none; unknown of those that have ended
+	PeerAddress           string     `json:"peer_address"` // of those that have ended: every attempted one
+	Phase                 string     `json:"phase"`
+	Tries                 int        `json:"tries"`
+	Started               time.Time  `json:"started"`
+	AgeSeconds            float64    `json:"age_seconds"` // until it ended
+	IdleSeconds           float64    `json:"idle_seconds"`
+	BytesReceived         uint64     `json:"bytes_received"` // from the client
+	BytesSent             uint64     `json:"bytes_sent"`     // to it
+	UpstreamBytesSent     uint64     `json:"upstream_bytes_sent"`
+	UpstreamBytesReceived uint64     `json:"upstream_bytes_received"`
+	Ended                 *time.Time `json:"ended"`        // null = it runs
+	CloseReason           string     `json:"close_reason"` // "" = it runs
+	Status                int        `json:"status"`       // nginx's; 0 = it runs
+	ConnectSeconds        *float64   `json:"upstream_connect_seconds"`
+	FirstByteSeconds      *float64   `json:"upstream_first_byte_seconds"`
+}
+
+// SessionExplanation is the answer of /v1/sessions/ID.
+type SessionExplanation struct {
+	Session   Session    `json:"session"`
+	Decisions []Decision `json:"decisions"`
+	// Missing says why there are no decisions, or not all; "" = these are all.
+	Missing string `json:"missing,omitempty"`
+}
+
+// Decision is a pick or a failed attempt.
+type Decision struct {
+	At       time.Time      `json:"at"`
+	Sentence string         `json:"sentence"`
+	Figures  map[string]any `json:"figures"` // as a JSON line of the decision log has them
+}
+
+// Candidate is a peer in the figures of a pick.
+type Candidate struct {
+	Peer          string   `json:"peer"`
+	Address       string   `json:"address"`
+	Backup        bool     `json:"backup"`
+	Weight        int      `json:"weight"`
+	Effective     int      `json:"effective"`
+	CurrentBefore int      `json:"current_before"`
+	Conns         int      `json:"conns"`
+	MaxConns      int      `json:"max_conns"`
+	Fails         int      `json:"fails"`
+	MaxFails      int      `json:"max_fails"`
+	Score         *float64 `json:"score"` // null = the method has none for it
+	LeftOut       string   `json:"left_out"`
+}
+
+// Candidates returns the peers that a pick had to choose from.
+func (d *Decision) Candidates() []Candidate {
+	text, err := json.Marshal(d.Figures["candidates"])
+	var out []Candidate
+	if err != nil || json.Unmarshal(text, &out) != nil {
+		return nil // a failed attempt has none
+	}
+	return out
+}
+
+// Forecast is the answer of /v1/explain.
+type Forecast struct {
+	Upstream string `json:"upstream"`
+	Client   string `json:"client,omitempty"`
+	Peer     string `json:"peer"` // "" = none
+	Address  string `json:"address"`
+	Decision
+}
+
+// RecordOrder is the body of POST /v1/record.
+type RecordOrder struct {
+	Record string `json:"record"` // "on", "off", or a duration
+}
+
+// ReloadOrder is the body of POST /v1/reload.
+type ReloadOrder struct {
+	RequireSafe bool `json:"require_safe"` // refuse a change that would end sessions
+	DryRun      bool `json:"dry_run"`      // only tell
+}
+
+// Reload is what a reload has changed, or would.
+type Reload struct {
+	DryRun           bool    `json:"dry_run"`
+	Changes          Changes `json:"changes"`
+	SessionsAffected int     `json:"sessions_affected"` // of peers and listeners that go; TCP sessions run on
+	SessionsEnded    int     `json:"sessions_ended"`    // of UDP; the clients go on in others
+	Diagnostics      string  `json:"diagnostics,omitempty"`
+}
+
+// Changes lists what differs.
+type Changes struct {
+	Opened   []string `json:"opened"`
+	Closed   []string `json:"closed"`
+	Changed  []string `json:"changed"`
+	Added    []string `json:"added"`
+	Removed  []string `json:"removed"`
+	Altered  []string `json:"altered"`
+	Settings []string `json:"settings"`
+	Workers  [2]int   `json:"workers"` // before and after
+}
+
+// None reports whether nothing differs.
+func (c *Changes) None() bool {
+	return len(c.Opened)+len(c.Closed)+len(c.Changed)+len(c.Added)+len(c.Removed)+len(c.Altered)+len(c.Settings) == 0 && c.Workers[0] == c.Workers[1]
+}
+
+// Done is the answer to orders that have nothing to tell.
+type Done struct {
+	Done bool `json:"done"`
+}

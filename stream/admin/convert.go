@@ -1,0 +1,243 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirlb/weir/stream"
+	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/history"
+	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// This file makes answers of what the server knows.
+
+// count adds up a reading.
+func (s *Status) count(r *stream.Reading) {
+	s.Sessions.Now, s.Sessions.Max = r.Sessions, r.MaxSessions
+	for i := range r.Listeners {
+		for _, c := range r.Listeners[i].Workers {
+			s.Sessions.Total += c.Sessions.Load()
+			for p := range c.Bytes {
+				s.Bytes.ToPeers += c.Bytes[p][stats.ToPeer].Load()
+				s.Bytes.ToClients += c.Bytes[p][stats.ToClient].Load()
+			}
+		}
+	}
+	for reason, n := range r.Closed() {
+		if n > 0 {
+			s.Ended[stats.CloseReason(reason).String()] = int64(n)
+		}
+	}
+}
+
+func listening(l *stream.Listening, r *stream.Reading) Listening {
+	out := Listening{Name: l.Name, Protocol: l.Protocol.String(), Upstream: l.Upstream, Addresses: []string{}}
+	for _, a := range l.Addresses {
+		out.Addresses = append(out.Addresses, a.String())
+	}
+	for i := range r.Listeners {
+		if c := &r.Listeners[i]; c.Name == l.Name && c.Protocol == l.Protocol {
+			for _, w := range c.Workers {
+				out.Sessions += w.Active.Load()
+				out.Total += w.Sessions.Load()
+			}
+		}
+	}
+	return out
+}
+
+func sums(u *stream.UpstreamState) UpstreamSums {
+	out := UpstreamSums{Name: u.Name, Method: u.Method, Peers: len(u.Peers)}
+	for i := range u.Peers {
+		out.Conns += u.Peers[i].Balance.Conns
+		if s := u.Peers[i].State; s == upstream.Up || s == upstream.Trial {
+			out.Usable++
+		}
+	}
+	return out
+}
+
+func peersOf(u *stream.UpstreamState) []Peer {
+	out := []Peer{}
+	for i := range u.Peers {
+		out = append(out, peer(u.Name, &u.Peers[i]))
+	}
+	return out
+}
+
+func peer(upstreamName string, p *upstream.Snapshot) Peer {
+	b := &p.Balance
+	out := Peer{
+		Upstream:           upstreamName,
+		Name:               p.Name,
+		Address:            p.Addr,
+		Backup:             p.Backup,
+		State:              p.State.String(),
+		Admin:              b.Admin.String(),
+		Weight:             b.Weight,
+		Effective:          b.Effective,
+		Current:            b.Current,
+		Conns:              b.Conns,
+		MaxConns:           b.MaxConns,
+		Fails:              b.Fails,
+		MaxFails:           b.MaxFails,
+		FailTimeoutSeconds: float64(b.FailTimeout),
+		Sessions:           p.Sessions,
+		Failures:           p.Failures,
+		BytesSent:          p.Sent,
+		BytesReceived:      p.Received,
+	}
+	if p.State == upstream.Unavailable {
+		again := clock.Time((b.Checked + b.FailTimeout + 1) * balance.Seconds(time.Second))
+		out.RetryInSeconds = max(again.Sub(clock.Now()).Seconds(), 0)
+	}
+	return out
+}
+
+// client writes a client's address as the decision log does.
+func client(e *sys.Endpoint) string {
+	if e.IsUnix() {
+		return "unix:"
+	}
+	return e.AddrPort().String()
+}
+
+func running(v *history.Live, at clock.Time) Session {
+	out := Session{
+		ID:                    v.ID,
+		Listener:              v.Listener,
+		Protocol:              v.Protocol.String(),
+		Client:                client(&v.Client),
+		Upstream:              v.Upstream,
+		Phase:                 v.Phase,
+		Tries:                 v.Tries,
+		Started:               v.Start.Wall(),
+		AgeSeconds:            max(at.Sub(v.Start).Seconds(), 0),
+		IdleSeconds:           max(at.Sub(v.Active).Seconds(), 0),
+		BytesReceived:         v.Received,
+		BytesSent:             v.Sent,
+		UpstreamBytesSent:     v.UpstreamSent,
+		UpstreamBytesReceived: v.UpstreamReceived,
+	}
+	if v.Peer != nil {
+		out.Peer, out.PeerAddress = v.Peer.Name, v.Peer.String()
+	}
+	return out
+}
+
+func finished(e *history.Session) Session {
+	end := e.End.Wall()
+	return Session{
+		ID:                    e.Connection,
+		Listener:              e.Listener,
+		Protocol:              e.Protocol.String(),
+		Client:                client(&e.Client),
+		Upstream:              e.Upstream,
+		PeerAddress:           e.UpstreamAddr,
+		Phase:                 "closed",
+		Tries:                 e.Tries,
+		Started:               e.Start.Wall(),
+		AgeSeconds:            e.End.Sub(e.Start).Seconds(),
+		BytesReceived:         e.Received,
+		BytesSent:             e.Sent,
+		UpstreamBytesSent:     e.UpstreamSent,
+		UpstreamBytesReceived: e.UpstreamReceived,
+		Ended:                 &end,
+		CloseReason:           e.Reason.String(),
+		Status:                e.Reason.Status(),
+		ConnectSeconds:        seconds(e.ConnectTime),
+		FirstByteSeconds:      seconds(e.FirstByteTime),
+	}
+}
+
+// seconds returns nil for what did not come to pass.
+func seconds(d time.Duration) *float64 {
+	if d < 0 {
+		return nil
+	}
+	s := d.Seconds()
+	return &s
+}
+
+func decision(r *decisions.Record) Decision {
+	return Decision{At: r.At.Wall(), Sentence: r.Sentence(), Figures: r.Figures()}
+}
+
+func explained(e *stream.Explanation) *SessionExplanation {
+	out := &SessionExplanation{Decisions: []Decision{}}
+	var trail *history.Trail
+	forgotten := false
+	if e.Live != nil {
+		out.Session, trail = running(e.Live, e.Now), &e.Live.Trail
+	} else {
+		out.Session, trail, forgotten = finished(e.Ended), &e.Ended.Trail, e.Ended.Forgotten
+	}
+	for i := range trail.Records {
+		out.Decisions = append(out.Decisions, decision(&trail.Records[i]))
+	}
+	out.Missing = missing(out.Session.Tries, trail, forgotten)
+	out.Session.namePeer(trail)
+	return out
+}
+
+// missing says why there are no decisions, or not all.
+func missing(tries int, t *history.Trail, forgotten bool) string {
+	const how = `weir explain --record 10m, or log { decisions = "all" }, has them recorded from then on`
+	picks := 0
+	for i := range t.Records {
+		if t.Records[i].Decision != nil {
+			picks++
+		}
+	}
+	switch {
+	case forgotten:
+		return "its decisions were recorded, and are forgotten by now: later sessions needed the room"
+	case t.Lost > 0:
+		return fmt.Sprintf("%d more of its decisions were not recorded for want of room", t.Lost)
+	case len(t.Records) == 0:
+		return "its decisions were not recorded: " + how
+	case picks < tries:
+		return "not all of its picks were recorded: " + how
+	}
+	return ""
+}
+
+// namePeer takes the name of the last peer of a session that has ended from what
+// was recorded.
+func (s *Session) namePeer(t *history.Trail) {
+	n := len(t.Records)
+	if s.Peer != "" || n == 0 {
+		return
+	}
+	if d := t.Records[n-1].Decision; d != nil && d.Peer != nil {
+		s.Peer = d.Peer.Name
+	}
+}
+
+// NewReload makes an answer of a change.
+func NewReload(c *stream.Change, dryRun bool, diagnostics string) *Reload {
+	return &Reload{
+		DryRun: dryRun,
+		Changes: Changes{
+			Opened: orEmpty(c.Opened), Closed: orEmpty(c.Closed), Changed: orEmpty(c.Changed), Added: orEmpty(c.Added),
+			Removed: orEmpty(c.Removed), Altered: orEmpty(c.Altered), Settings: orEmpty(c.Settings), Workers: c.Workers,
+		},
+		SessionsAffected: c.Affected,
+		SessionsEnded:    c.Ended,
+		Diagnostics:      strings.TrimSpace(diagnostics),
+	}
+}
+
+// orEmpty writes nothing as [], not as null.
+func orEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
