@@ -18,16 +18,19 @@ const module = "github.com/weirlb/weir/"
 // modules it may import, besides the standard library. A package that is not
 // listed fails the test: say where it belongs.
 var allowed = map[string][]string{
-	"cmd/weir":              {"conf", "conf/hclfile", "ebpf/reuseport", "stream", "stream/simulate", "stream/stats", "stream/upstream", sysunix},
+	"cmd/weir":              {"conf", "conf/hclfile", "ebpf/reuseport", "stream", "stream/admin", "stream/metrics", "stream/simulate", "stream/stats", "stream/upstream", sysunix},
 	"conf":                  {},
 	"conf/hclfile":          {"conf"}, // a config check opens no socket
 	"stream":                {"conf", "stream/...", sysunix},
 	"stream/balance":        {}, // pure: no fds, locks, clock or configuration
 	"stream/upstream":       {"conf", "stream/balance", "stream/stats", clockPkg},
 	"stream/simulate":       {"conf", "stream/balance", "stream/upstream", clockPkg},
-	"stream/loop":           {sysPkg, clockPkg, sysunix}, // no TCP, UDP or peers
-	"stream/udp":            {"conf", "stream/loop", "stream/upstream", "stream/decisions", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
-	"stream/tcp":            {"conf", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", sysPkg, clockPkg, sysunix},
+	"stream/metrics":        {"conf", "stream", "stream/balance", "stream/stats", "stream/upstream", sysPkg, sysunix},
+	"stream/admin":          {"conf", "stream", "stream/..."},
+	"stream/history":        {"conf", "stream/accesslog", "stream/decisions", "stream/upstream", sysPkg, clockPkg}, // who reads it is not its business
+	"stream/loop":           {sysPkg, clockPkg, sysunix},                                                           // no TCP, UDP or peers
+	"stream/udp":            {"conf", "stream/loop", "stream/upstream", "stream/decisions", "stream/history", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
+	"stream/tcp":            {"conf", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", "stream/history", sysPkg, clockPkg, sysunix},
 	"stream/accesslog":      {"conf", "stream/stats", sysPkg, clockPkg},
 	"stream/decisions":      {"conf", "stream/balance", "stream/upstream", sysPkg, clockPkg},
 	"stream/stats":          {},
@@ -53,6 +56,7 @@ var guarded = map[string]string{
 	"github.com/cilium/ebpf":     "only ebpf/reuseport loads programs",
 	"github.com/spf13/cobra":     "only cmd/weir knows flags",
 	"github.com/zclconf/go-cty":  "only conf/hclfile evaluates expressions",
+	"github.com/prometheus":      "only stream/metrics speaks to Prometheus",
 	"github.com/agext/levenshte": "only conf/hclfile guesses names",
 }
 
@@ -61,6 +65,7 @@ var guardedAllowed = map[string][]string{
 	"cmd/weir":       {"github.com/spf13/cobra", "github.com/hashicorp/hcl"},
 	"conf/hclfile":   {"github.com/hashicorp/hcl", "github.com/zclconf/go-cty", "github.com/agext/levenshte"},
 	"ebpf/reuseport": {"github.com/cilium/ebpf"},
+	"stream/metrics": {"github.com/prometheus/client_golang", "github.com/prometheus/client_model"},
 }
 
 // unsafePackages may import unsafe, in files whose name says so.

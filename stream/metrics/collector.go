@@ -1,0 +1,177 @@
+package metrics
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream"
+	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// Collector reads a server's counters when it is asked for them. Any goroutine
+// may use it.
+type Collector struct {
+	server *stream.Server // immutable
+}
+
+// NewCollector returns a collector over s.
+func NewCollector(s *stream.Server) *Collector { return &Collector{s} }
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(out chan<- *prometheus.Desc) {
+	for _, f := range families {
+		out <- f.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(out chan<- prometheus.Metric) {
+	r := c.server.Read()
+	s := sink{out}
+	s.server(r)
+	for i := range r.Listeners {
+		s.listener(&r.Listeners[i])
+	}
+	for i := range r.Queues {
+		s.queue(&r.Queues[i])
+	}
+	for i := range r.Upstreams {
+		s.upstream(&r.Upstreams[i])
+	}
+	for i := range r.Workers {
+		s.worker(&r.Workers[i])
+	}
+	s.datagrams(r.Counters)
+	s.kernel()
+}
+
+func (s sink) server(r *stream.Reading) {
+	s.put(ready, bit(r.NotReady == nil))
+	s.put(sessions, float64(r.Sessions))
+	s.put(maxSessions, float64(r.MaxSessions))
+	s.put(leaving, float64(r.Leaving))
+	s.put(steering, bit(r.Steered))
+	s.put(lostLines, float64(r.Lost.Access), "access")
+	s.put(lostLines, float64(r.Lost.Decisions), "decisions")
+}
+
+// paths are how the bytes of a protocol can move.
+var paths = [...][]stats.Path{
+	conf.TCP: {stats.Copied, stats.Spliced},
+	conf.UDP: {stats.Datagrams},
+}
+
+func (s sink) listener(l *stream.ListenerReading) {
+	protocol := l.Protocol.String()
+	t := l.Totals()
+	s.put(listenerSessions, float64(t.Active), l.Name, protocol)
+	s.put(listenerAccepted, float64(t.Sessions), l.Name, protocol)
+	for reason, n := range t.Closed {
+		s.put(listenerClosed, float64(n), l.Name, protocol, stats.CloseReason(reason).String())
+	}
+	for _, p := range paths[l.Protocol] {
+		for d, n := range t.Bytes[p] {
+			s.put(listenerBytes, float64(n), l.Name, protocol, stats.Direction(d).String(), p.String())
+		}
+	}
+}
+
+func (s sink) queue(q *stream.Queue) {
+	worker := strconv.Itoa(q.Worker)
+	if q.Protocol == conf.UDP {
+		s.put(receiveQueue, float64(q.Waiting), q.Listener, worker)
+		s.put(receiveMax, float64(q.Limit), q.Listener, worker)
+		s.put(receiveDropped, float64(q.Dropped), q.Listener, worker)
+		return
+	}
+	s.put(acceptQueue, float64(q.Waiting), q.Listener, worker)
+	s.put(acceptQueueMax, float64(q.Limit), q.Listener, worker)
+}
+
+func (s sink) upstream(u *stream.UpstreamReading) {
+	s.put(noPeer, float64(u.NoPeer), u.Name)
+	s.durations(connect, &u.Connect, u.Name)
+	seen := map[[2]string]int{}
+	for i := range u.Peers {
+		p := &u.Peers[i]
+		// A server may be written down twice, and is two peers then.
+		name, id := p.Name, [2]string{p.Name, p.Addr}
+		if seen[id]++; seen[id] > 1 {
+			name = fmt.Sprintf("%s#%d", p.Name, seen[id])
+		}
+		s.peer(p, u.Name, name)
+	}
+}
+
+func (s sink) peer(p *upstream.Snapshot, group, name string) {
+	b := &p.Balance
+	for _, a := range [...]balance.Admin{balance.Up, balance.Drain, balance.Down} {
+		s.put(peerAdmin, bit(b.Admin == a), group, name, p.Addr, a.String())
+	}
+	l := peerWeight.with(group, name, p.Addr)
+	for _, v := range [...]struct {
+		f *family
+		n float64
+	}{
+		{peerAvailable, bit(p.Available)},
+		{peerBackup, bit(p.Backup)},
+		{peerWeight, float64(b.Weight)},
+		{peerEffective, float64(b.Effective)},
+		{peerCurrent, float64(b.Current)},
+		{peerConns, float64(b.Conns)},
+		{peerMaxConns, float64(b.MaxConns)},
+		{peerFails, float64(b.Fails)},
+		{peerPicks, float64(p.Sessions)},
+		{peerFailures, float64(p.Failures)},
+		{peerSent, float64(p.Sent)},
+		{peerReceived, float64(p.Received)},
+	} {
+		s.share(v.f, v.n, l)
+	}
+}
+
+func (s sink) worker(r *stream.WorkerReading) {
+	worker := strconv.Itoa(r.Worker)
+	c := r.Stats
+	s.put(workerSessions, float64(c.DownstreamActive.Load()), worker)
+	s.put(workerAccepted, float64(c.DownstreamConnections.Load()), worker)
+	s.put(workerAttempts, float64(c.UpstreamConnections.Load()), worker)
+	s.put(workerFailures, float64(c.UpstreamFailures.Load()), worker)
+	s.put(workerTurns, float64(r.Turns), worker)
+	s.put(workerStale, float64(r.Stale), worker)
+	s.put(workerPauses, float64(c.AcceptPauses.Load()), worker)
+	s.put(workerPipes, float64(c.Pipes.Load()), worker)
+	s.put(workerBuffers, float64(c.Buffers.Load()), worker)
+	s.put(workerFallbacks, float64(c.SpliceFallbacks.Load()), worker)
+	if r.CPU >= 0 {
+		s.put(workerCPU, r.CPU.Seconds(), worker)
+	}
+	if r.Waited >= 0 {
+		s.put(workerWait, r.Waited.Seconds(), worker)
+	}
+}
+
+// datagrams adds up what the workers count of UDP.
+func (s sink) datagrams(workers []*stats.Worker) {
+	sum := func(counter func(*stats.Worker) uint64) (n float64) {
+		for _, c := range workers {
+			n += float64(counter(c))
+		}
+		return n
+	}
+	s.put(udpReceived, sum(func(c *stats.Worker) uint64 { return c.DatagramsIn.Load() }))
+	s.put(udpSent, sum(func(c *stats.Worker) uint64 { return c.DatagramsOut.Load() }))
+	s.put(udpDropped, sum(func(c *stats.Worker) uint64 { return c.LostDatagrams.Load() }), "unsent")
+	s.put(udpDropped, sum(func(c *stats.Worker) uint64 { return c.RefusedDatagrams.Load() }), "refused")
+	s.put(udpDropped, sum(func(c *stats.Worker) uint64 { return c.TruncatedDatagrams.Load() }), "truncated")
+	s.put(udpDropped, sum(func(c *stats.Worker) uint64 { return c.LateDatagrams.Load() }), "late")
+	s.put(udpCoalesced, sum(func(c *stats.Worker) uint64 { return c.CoalescedDatagrams.Load() }))
+	s.put(udpSegmented, sum(func(c *stats.Worker) uint64 { return c.SegmentedDatagrams.Load() }))
+	s.put(udpFallbacks, sum(func(c *stats.Worker) uint64 { return c.OffloadFallbacks.Load() }))
+	s.put(udpReused, sum(func(c *stats.Worker) uint64 { return c.UpstreamSocketsReused.Load() }))
+}

@@ -1,0 +1,102 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// family is one metric with all its label sets. README.md lists them.
+type family struct {
+	name   string
+	help   string
+	kind   kind
+	labels []string
+	desc   *prometheus.Desc
+}
+
+type kind string
+
+const (
+	gauge     kind = "gauge"
+	counter   kind = "counter"
+	histogram kind = "histogram"
+)
+
+// families are all metrics of the Collector.
+var families []*family
+
+func newFamily(k kind, name, help string, labels ...string) *family {
+	f := &family{
+		name:   name,
+		help:   help,
+		kind:   k,
+		labels: labels,
+		desc:   prometheus.NewDesc(name, help, labels, nil),
+	}
+	families = append(families, f)
+	return f
+}
+
+// The labels of a peer. A name alone may stand for several addresses.
+var peerLabels = []string{"upstream", "peer", "address"}
+
+var (
+	ready       = newFamily(gauge, "weir_ready", "Whether new clients are welcome: 1, or 0 while draining.")
+	sessions    = newFamily(gauge, "weir_sessions", "Sessions that there are.")
+	maxSessions = newFamily(gauge, "weir_max_sessions", "Sessions that there is room for.")
+	leaving     = newFamily(gauge, "weir_workers_leaving", "Workers that a reload took out of service and that still have sessions.")
+	steering    = newFamily(gauge, "weir_steering", "Whether new clients are steered to workers by eBPF: 1, or 0 for the kernel's hash.")
+
+	listenerSessions = newFamily(gauge, "weir_listener_sessions", "Sessions that there are.", "listener", "protocol")
+	listenerAccepted = newFamily(counter, "weir_listener_accepted_sessions_total", "Sessions begun.", "listener", "protocol")
+	listenerClosed   = newFamily(counter, "weir_listener_closed_sessions_total", "Sessions ended, by the access log's close_reason.", "listener", "protocol", "reason")
+	listenerBytes    = newFamily(counter, "weir_listener_relayed_bytes_total", "Payload moved: direction is to_peer or to_client; path is copy, splice or datagram.", "listener", "protocol", "direction", "path")
+
+	acceptQueue    = newFamily(gauge, "weir_listener_accept_queue_connections", "Connections that wait to be accepted. Unix sockets are left out.", "listener", "worker")
+	acceptQueueMax = newFamily(gauge, "weir_listener_accept_queue_max_connections", "Connections that can wait to be accepted; the kernel drops more.", "listener", "worker")
+	receiveQueue   = newFamily(gauge, "weir_listener_receive_queue_bytes", "Memory taken by datagrams that wait to be received.", "listener", "worker")
+	receiveMax     = newFamily(gauge, "weir_listener_receive_queue_max_bytes", "Memory that waiting datagrams may take; the kernel drops more.", "listener", "worker")
+	receiveDropped = newFamily(counter, "weir_listener_receive_queue_dropped_datagrams_total", "Datagrams that the kernel dropped before weir saw them, since the sockets were opened.", "listener", "worker")
+
+	udpReceived  = newFamily(counter, "weir_udp_received_datagrams_total", "Datagrams received, from clients and peers.")
+	udpSent      = newFamily(counter, "weir_udp_sent_datagrams_total", "Datagrams sent, to clients and peers.")
+	udpDropped   = newFamily(counter, "weir_udp_dropped_datagrams_total", "Datagrams not passed on: unsent (no room in a socket, or the kernel refused), refused (no room for a session, or no peer), truncated (too large), late (came when no session waited for them).", "reason")
+	udpCoalesced = newFamily(counter, "weir_udp_coalesced_datagrams_total", "Datagrams received in one piece with others (UDP_GRO).")
+	udpSegmented = newFamily(counter, "weir_udp_segmented_datagrams_total", "Datagrams sent in one piece with others (UDP_SEGMENT).")
+	udpFallbacks = newFamily(counter, "weir_udp_offload_fallbacks_total", "Pieces that weir had to cut itself because the kernel would not.")
+	udpReused    = newFamily(counter, "weir_udp_reused_sockets_total", "Sessions that needed no new socket to their peer.")
+
+	noPeer  = newFamily(counter, "weir_upstream_no_peer_total", "Picks that found no peer: all were down, unavailable, full or already tried.", "upstream")
+	connect = newFamily(histogram, "weir_upstream_connect_duration_seconds", "Time from a peer's pick until its TCP connection stood, to a turn of the worker's loop; failed attempts are not in it.", "upstream")
+
+	peerAdmin     = newFamily(gauge, "weir_peer_admin_state", "The operator's word on the peer: 1 for the state it is in (up, drain or down), 0 for the others.", append(peerLabels, "state")...)
+	peerAvailable = newFamily(gauge, "weir_peer_available", "Whether live traffic has left the peer available (max_fails, fail_timeout): 1 or 0.", peerLabels...)
+	peerBackup    = newFamily(gauge, "weir_peer_backup", "Whether the peer is a backup: 1 or 0.", peerLabels...)
+	peerWeight    = newFamily(gauge, "weir_peer_weight", "Configured weight, or what the operator has set since.", peerLabels...)
+	peerEffective = newFamily(gauge, "weir_peer_effective_weight", "Weight that failures have left.", peerLabels...)
+	peerCurrent   = newFamily(gauge, "weir_peer_current_weight", "Account of smooth weighted round robin.", peerLabels...)
+	peerConns     = newFamily(gauge, "weir_peer_connections", "Sessions that hold the peer, connecting ones included.", peerLabels...)
+	peerMaxConns  = newFamily(gauge, "weir_peer_max_connections", "max_conns; 0 is no limit.", peerLabels...)
+	peerFails     = newFamily(gauge, "weir_peer_fails", "Failures since the last success that counted, held against max_fails.", peerLabels...)
+	peerPicks     = newFamily(counter, "weir_peer_picks_total", "Picks of the peer, each the beginning of an attempt.", peerLabels...)
+	peerFailures  = newFamily(counter, "weir_peer_failures_total", "Failed attempts, whether they count against the peer or not.", peerLabels...)
+	peerSent      = newFamily(counter, "weir_peer_sent_bytes_total", "Payload sent to the peer.", peerLabels...)
+	peerReceived  = newFamily(counter, "weir_peer_received_bytes_total", "Payload received from the peer.", peerLabels...)
+
+	workerSessions  = newFamily(gauge, "weir_worker_sessions", "Sessions that the worker has.", "worker")
+	workerAccepted  = newFamily(counter, "weir_worker_accepted_sessions_total", "Sessions begun.", "worker")
+	workerAttempts  = newFamily(counter, "weir_worker_connect_attempts_total", "Attempts to connect to a peer.", "worker")
+	workerFailures  = newFamily(counter, "weir_worker_connect_failures_total", "Attempts that failed, also those that were no peer's fault.", "worker")
+	workerTurns     = newFamily(counter, "weir_worker_loop_turns_total", "Times that the event loop woke up.", "worker")
+	workerStale     = newFamily(counter, "weir_worker_stale_events_total", "Events that came after what they were for had gone.", "worker")
+	workerCPU       = newFamily(counter, "weir_worker_cpu_seconds_total", "Time that the worker's thread ran: its rate is the worker's busy share.", "worker")
+	workerWait      = newFamily(counter, "weir_worker_cpu_wait_seconds_total", "Time that the worker's thread was ready to run and had no CPU. Absent where the kernel does not count it (CONFIG_SCHED_INFO).", "worker")
+	workerPauses    = newFamily(counter, "weir_worker_accept_pauses_total", "Times that accepting paused for want of room or descriptors.", "worker")
+	workerPipes     = newFamily(gauge, "weir_worker_pipes", "Pipes for splicing, lent or pooled.", "worker")
+	workerBuffers   = newFamily(gauge, "weir_worker_buffers", "Buffers for what slow readers leave, lent or pooled.", "worker")
+	workerFallbacks = newFamily(counter, "weir_worker_splice_fallbacks_total", "Times that a pipe of full size could not be had.", "worker")
+
+	lostLines = newFamily(counter, "weir_log_lost_lines_total", "Lines lost because the log was too slow or failed: log is access or decisions.", "log")
+
+	listenOverflows = newFamily(counter, "weir_netns_listen_overflows_total", "Connections that found an accept queue full, anybody's in this network namespace (TcpExt ListenOverflows).")
+	listenDrops     = newFamily(counter, "weir_netns_listen_drops_total", "Connections that were dropped on their way to an accept queue for any reason, anybody's in this network namespace (TcpExt ListenDrops).")
+)
