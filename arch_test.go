@@ -23,11 +23,12 @@ var allowed = map[string][]string{
 	"conf/hclfile":          {"conf"}, // a config check opens no socket
 	"stream":                {"conf", "stream/...", sysunix},
 	"stream/balance":        {}, // pure: no fds, locks, clock or configuration
-	"stream/upstream":       {"conf", "stream/balance", "stream/stats", clockPkg},
+	"stream/upstream":       {"conf", "stream/balance", "stream/handover", "stream/stats", clockPkg},
 	"stream/simulate":       {"conf", "stream/balance", "stream/upstream", clockPkg},
+	"stream/handover":       {"conf", sysunix},
 	"stream/loop":           {sysPkg, clockPkg, sysunix}, // no TCP, UDP or peers
-	"stream/udp":            {"conf", "stream/loop", "stream/upstream", "stream/decisions", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
-	"stream/tcp":            {"conf", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", sysPkg, clockPkg, sysunix},
+	"stream/udp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/decisions", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
+	"stream/tcp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", sysPkg, clockPkg, sysunix},
 	"stream/accesslog":      {"conf", "stream/stats", sysPkg, clockPkg},
 	"stream/decisions":      {"conf", "stream/balance", "stream/upstream", sysPkg, clockPkg},
 	"stream/stats":          {},

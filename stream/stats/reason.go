@@ -22,6 +22,7 @@ const (
 	PeerRefused                         // UDP: the peer had nobody listening (ICMP port unreachable)
 	PeerDown                            // UDP: the operator has set the peer down; the client goes to another one
 	Evicted                             // UDP: another client needed the room
+	HandedOver                          // goes on in another process; not a line in the access log
 	reasons
 )
 
@@ -32,6 +33,7 @@ var reasonNames = [Reasons]string{
 	"client_closed", "peer_closed", "client_reset", "peer_reset", "connect_failed", "connect_timeout", "no_peer",
 	"idle_timeout", "half_close_timeout", "dead_peer", "shutdown", "local_error",
 	"answered", "no_answer", "peer_refused", "peer_down", "evicted",
+	"handed_over",
 }
 
 // String returns the reason as logs and metrics write it.

@@ -447,7 +447,7 @@ func TestEachListenerHasItsTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if errno := h.w.Serve(&l, fd); errno != 0 {
+	if errno := h.w.Serve(&l, bound, fd); errno != 0 {
 		t.Fatal(errno)
 	}
 	h.exchange(h.client(), peer, "long")

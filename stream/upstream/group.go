@@ -29,7 +29,8 @@ type Group struct {
 	usable atomic.Int32          // peers that are not down, in both tiers
 	shape  atomic.Pointer[shape] // written under mu
 
-	mu sync.Mutex // guards the peers' balance, and what the methods keep
+	mu      sync.Mutex // guards the peers' balance, and what the methods keep
+	orphans []*Peer    // guarded by mu: of an earlier process's sessions, not in the configuration
 }
 
 // shape is what the configuration makes of a group: immutable, and replaced as a
