@@ -175,7 +175,7 @@ func TestReloadThatFails(t *testing.T) {
 	}
 	defer taken.Close()
 	s := mustStart(t, reloadConfig(at, a))
-	base := openFDs(t)
+	base := openSockets(t)
 	for name, edit := range map[string]func(*conf.Config){
 		"address in use": func(c *conf.Config) {
 			c.Worker.Count = 3
@@ -203,7 +203,7 @@ func TestReloadThatFails(t *testing.T) {
 			t.Errorf("%s: %d workers", name, n)
 		}
 	}
-	eventually(t, "all that was opened is closed", func() bool { return openFDs(t) <= base+5 }) // the b servers
+	eventually(t, "all that was opened is closed", func() bool { return openSockets(t) <= base+5 }) // the b servers
 	if _, err := unix.FcntlInt(0, unix.F_GETFD, 0); err != nil {
 		t.Errorf("standard input: %v", err)
 	}
