@@ -23,14 +23,15 @@ var allowed = map[string][]string{
 	"conf/hclfile":          {"conf"}, // a config check opens no socket
 	"stream":                {"conf", "stream/...", sysunix},
 	"stream/balance":        {}, // pure: no fds, locks, clock or configuration
-	"stream/upstream":       {"conf", "stream/balance", "stream/stats", clockPkg},
+	"stream/upstream":       {"conf", "stream/balance", "stream/handover", "stream/stats", clockPkg},
 	"stream/simulate":       {"conf", "stream/balance", "stream/upstream", clockPkg},
 	"stream/metrics":        {"conf", "stream", "stream/balance", "stream/stats", "stream/upstream", sysPkg, sysunix},
 	"stream/admin":          {"conf", "stream", "stream/..."},
 	"stream/history":        {"conf", "stream/accesslog", "stream/decisions", "stream/upstream", sysPkg, clockPkg}, // who reads it is not its business
 	"stream/loop":           {sysPkg, clockPkg, sysunix},                                                           // no TCP, UDP or peers
-	"stream/udp":            {"conf", "stream/loop", "stream/upstream", "stream/decisions", "stream/history", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
-	"stream/tcp":            {"conf", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", "stream/history", sysPkg, clockPkg, sysunix},
+	"stream/udp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/decisions", "stream/history", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
+	"stream/tcp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", "stream/history", sysPkg, clockPkg, sysunix},
+	"stream/handover":       {"conf", sysunix},
 	"stream/accesslog":      {"conf", "stream/stats", sysPkg, clockPkg},
 	"stream/decisions":      {"conf", "stream/balance", "stream/upstream", sysPkg, clockPkg},
 	"stream/stats":          {},

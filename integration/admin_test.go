@@ -272,12 +272,10 @@ func TestWeightAndDown(t *testing.T) {
 	if counts["a"] != 30 || counts["b"] != 10 {
 		t.Errorf("with weights 3 and 1 the sessions went to %v", counts)
 	}
-	c, _ := p.connect()
-	for {
-		var name string
-		if c, name = p.connect(); name == "b" {
-			break
-		}
+	eventually(t, 5*time.Second, "these have ended", func() bool { return p.sessionsOf().Total == 0 })
+	c, name := p.connect()
+	for name != "b" {
+		c, name = p.connect()
 	}
 	wantWords(t, p.mustWeir("down", "u/b"), "is down: no new sessions, 1 session on it")
 	for range 4 {

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/tcp"
 	"github.com/weirlb/weir/stream/udp"
+	"github.com/weirlb/weir/stream/upstream"
 )
 
 // binding is one address that the server accepts on, with its sockets. It is
@@ -24,6 +25,10 @@ type binding struct {
 	fds    map[*worker]int32 // a unix socket is one descriptor, shared
 	shared int32             // of a unix socket; -1 = none
 	group  SteererGroup      // nil = the kernel chooses the worker
+
+	// of another process, until open and steer have used them
+	inherited []int32 // by worker; of a unix socket one
+	steered   int     // -1 = nothing
 }
 
 // place is what makes two bindings the same one.
@@ -38,6 +43,9 @@ func (p place) String() string { return p.protocol.String() + " " + p.addr.Strin
 // an error closeUnserved closes.
 func (b *binding) open(workers []*worker) (err error) {
 	b.fds, b.shared = map[*worker]int32{}, -1
+	if len(b.inherited) > 0 {
+		return b.takeInherited(workers)
+	}
 	// With SO_REUSEPORT a second weir, started by mistake, would silently take
 	// a share of the clients. A first socket without it finds out whether the
 	// address is free.
@@ -55,6 +63,33 @@ func (b *binding) open(workers []*worker) (err error) {
 	}
 	sys.Close(fd)
 	return b.openFor(workers)
+}
+
+// takeInherited gives the workers the sockets of another process. What it has
+// no socket for is opened; what is too much stays in inherited.
+func (b *binding) takeInherited(workers []*worker) error {
+	if b.bound.IsUnix() {
+		b.shared, b.inherited = b.inherited[0], b.inherited[1:]
+		return b.openFor(workers)
+	}
+	n := min(len(workers), len(b.inherited))
+	for i, w := range workers[:n] {
+		b.fds[w] = b.inherited[i]
+	}
+	b.inherited = b.inherited[n:]
+	return b.openFor(workers[n:])
+}
+
+// closeInherited closes what was not taken.
+func (b *binding) closeInherited() {
+	for _, fd := range b.inherited {
+		sys.Close(fd)
+	}
+	b.inherited = nil
+	if b.steered >= 0 {
+		sys.Close(int32(b.steered))
+		b.steered = -1
+	}
 }
 
 // openFor opens sockets for further workers.
@@ -105,7 +140,7 @@ func (b *binding) closeUnserved(workers []*worker) {
 func (b *binding) serve(w *worker) error {
 	var errno unix.Errno
 	if b.udp != nil {
-		errno = w.udp.Serve(b.udp, b.fds[w])
+		errno = w.udp.Serve(b.udp, b.bound, b.fds[w])
 	} else {
 		errno = w.tcp.Serve(b.tcp, b.fds[w], b.shared >= 0)
 	}
@@ -133,6 +168,24 @@ func (b *binding) swap(w *worker) {
 	} else {
 		w.tcp.Swap(b.fds[w], b.tcp)
 	}
+}
+
+// groupOf returns the upstream that sessions go to.
+func (b *binding) groupOf() *upstream.Group {
+	if b.udp != nil {
+		return b.udp.Group
+	}
+	return b.tcp.Group
+}
+
+// release gives the address up to another process: workers have closed their
+// sockets, and a unix socket's path is the other's.
+func (b *binding) release() {
+	if b.shared >= 0 {
+		sys.Close(b.shared)
+		b.shared = -1
+	}
+	b.unsteer(false)
 }
 
 // closeShared closes a unix socket. Its path is removed first, so that nobody

@@ -167,6 +167,7 @@ func (s *Server) prepare(ctx context.Context, t *transition) (err error) {
 func (t *transition) abandon(s *Server) {
 	for _, b := range t.opened {
 		b.closeUnserved(t.workers)
+		b.closeInherited()
 	}
 	for _, b := range t.stay {
 		b.closeUnserved(t.started)
@@ -305,9 +306,13 @@ func (s *Server) compareListeners(t *transition, workers int) {
 		}
 		for _, a := range c.Listen {
 			b := next
+			b.steered = -1
 			b.place, b.order = place{c.Protocol, a}, len(t.opened)+len(t.stay)
 			was := old[b.place]
 			if was == nil {
+				if in := s.estate.take(b.place); in != nil {
+					b.bound, b.inherited, b.steered = in.bound, in.fds, in.steered
+				}
 				t.opened = append(t.opened, &b)
 				t.change.Opened = append(t.change.Opened, b.place.String())
 				continue

@@ -15,6 +15,7 @@ import (
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/handover"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/tcp"
@@ -29,6 +30,9 @@ type Options struct {
 	// Steering returns a steerer for a policy, or an error that says why there is
 	// none. nil = workers are never steered.
 	Steering func(conf.Steering) (Steerer, error)
+	// Inherit is the process whose work this one takes over, see HandOver. Start
+	// then returns when it has. nil = there is none.
+	Inherit *handover.Conn
 }
 
 // Server is a running balancer.
@@ -66,6 +70,7 @@ type Server struct {
 	decisions *decisions.Writer // guarded by mu
 	lost      LostLines         // guarded by mu: of earlier logs
 	steerer   Steerer           // guarded by mu; nil = none
+	estate    *estate           // guarded by mu; nil = nothing is inherited, or all is taken over
 	draining  bool              // guarded by mu
 
 	stop sync.Once
@@ -112,6 +117,14 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if opt.Inherit != nil {
+		var err error
+		if s.estate, err = inherit(opt.Inherit); err != nil {
+			return nil, err
+		}
+		defer s.estate.close()
+		s.serials.next.Store(s.estate.serial)
+	}
 	t := &transition{cfg: cfg}
 	if err := s.prepare(ctx, t); err != nil {
 		return nil, err
@@ -121,7 +134,13 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 			s.logger.Warn(n.msg, n.args...)
 		}
 	})
-	s.commit(t)
+	if s.estate == nil {
+		s.commit(t)
+	} else if err := s.takeOver(t); err != nil {
+		t.abandon(s)
+		close(s.notices)
+		return nil, err
+	}
 	s.counted.Go(s.reconcile)
 	s.logger.Info("weir is running", "workers", len(s.workers), "max_sessions", t.lim.sessions, "pipes", t.lim.pipes*len(s.workers), "listening", len(s.bindings))
 	return s, nil

@@ -20,7 +20,7 @@ import (
 // through their mailboxes, for so many slots at a time that no session notices.
 
 // lookSlots is how many slots of sessions a worker is asked for at a time: copying
-// them takes it some ten microseconds.
+// them takes it some tens of microseconds.
 const lookSlots = 256
 
 // Filter chooses sessions. Its zero value chooses all.

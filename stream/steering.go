@@ -13,6 +13,9 @@ import (
 type Steerer interface {
 	// Group returns what steers one address, on which so many workers may listen.
 	Group(p conf.Protocol, workers int) (SteererGroup, error)
+	// Inherit returns what steers an address that another process steers as yet.
+	// The descriptor is that of the other's FD, and belongs to the group.
+	Inherit(p conf.Protocol, fd int) (SteererGroup, error)
 	// Began and Ended count a worker's TCP sessions. The steerer has counted
 	// those that it chose the worker for. Any goroutine may call them.
 	Began(worker int)
@@ -32,6 +35,9 @@ type SteererGroup interface {
 	// this one.
 	Attach(fd int) error
 	Detach(fd int) error
+	// FD is what another process needs to inherit the group. It must not be Set
+	// any more then.
+	FD() int
 	Close() error
 }
 
@@ -64,11 +70,17 @@ func (b *binding) steer(st Steerer, workers []*worker) error {
 	}
 	fresh := b.group == nil
 	if fresh {
-		g, err := st.Group(b.place.protocol, len(workers))
+		var err error
+		if fd := b.steered; fd >= 0 {
+			b.steered = -1
+			b.group, err = st.Inherit(b.place.protocol, fd)
+		} else {
+			b.group, err = st.Group(b.place.protocol, len(workers))
+		}
 		if err != nil {
+			b.group = nil
 			return fmt.Errorf("steer %s: %w", b.place, err)
 		}
-		b.group = g
 	}
 	var fds []int
 	for _, w := range workers {

@@ -37,6 +37,10 @@ func (f *fakeSteerer) Group(p conf.Protocol, workers int) (stream.SteererGroup, 
 	return &fakeGroup{f, p}, nil
 }
 
+func (f *fakeSteerer) Inherit(p conf.Protocol, _ int) (stream.SteererGroup, error) {
+	return f.Group(p, 0)
+}
+
 func (f *fakeSteerer) Began(w int) { f.count(&f.began, w) }
 func (f *fakeSteerer) Ended(w int) { f.count(&f.ended, w) }
 
@@ -82,6 +86,7 @@ func (g *fakeGroup) Set(fds []int) error {
 
 func (g *fakeGroup) Attach(int) error { return nil }
 func (g *fakeGroup) Detach(int) error { return nil }
+func (g *fakeGroup) FD() int          { return 0 }
 
 func (g *fakeGroup) Close() error {
 	g.f.mu.Lock()

@@ -49,11 +49,27 @@ func (s steerer) Ended(worker int) {
 // Group implements stream.Steerer. Old and new sockets of all workers have to
 // fit in while one replaces the other.
 func (s steerer) Group(p conf.Protocol, workers int) (stream.SteererGroup, error) {
-	protocol := reuseport.TCP
-	if p == conf.UDP {
-		protocol = reuseport.UDP
+	return group(s.NewGroup(protocol(p), min(2*max(workers, roomForWorkers), 2*reuseport.MaxWorkers)))
+}
+
+// Inherit implements stream.Steerer.
+func (s steerer) Inherit(p conf.Protocol, fd int) (stream.SteererGroup, error) {
+	return group(s.Steering.Inherit(protocol(p), fd))
+}
+
+// group keeps a nil pointer from becoming an interface that is not nil.
+func group(g *reuseport.Group, err error) (stream.SteererGroup, error) {
+	if err != nil {
+		return nil, err
 	}
-	return s.NewGroup(protocol, min(2*max(workers, roomForWorkers), 2*reuseport.MaxWorkers))
+	return g, nil
+}
+
+func protocol(p conf.Protocol) reuseport.Protocol {
+	if p == conf.UDP {
+		return reuseport.UDP
+	}
+	return reuseport.TCP
 }
 
 // roomForWorkers is how many workers a group is made for at least: reloads can

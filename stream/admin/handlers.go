@@ -144,6 +144,8 @@ func (s *Server) status(http.ResponseWriter, *http.Request) (any, error) {
 		Workers:       len(r.Workers),
 		Leaving:       r.Leaving,
 		Ended:         map[string]int64{},
+		Listeners:     []Listening{},
+		Upstreams:     []UpstreamSums{},
 		Recording:     s.recording(),
 	}
 	if r.NotReady != nil {

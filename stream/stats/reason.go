@@ -23,6 +23,7 @@ const (
 	PeerDown                            // UDP: the operator has set the peer down; the client goes to another one
 	Evicted                             // UDP: another client needed the room
 	ClosedByOperator                    // the operator has closed this very session
+	HandedOver                          // goes on in another process; not a line in the access log
 	reasons
 )
 
@@ -33,6 +34,7 @@ var reasonNames = [Reasons]string{
 	"client_closed", "peer_closed", "client_reset", "peer_reset", "connect_failed", "connect_timeout", "no_peer",
 	"idle_timeout", "half_close_timeout", "dead_peer", "shutdown", "local_error",
 	"answered", "no_answer", "peer_refused", "peer_down", "evicted", "closed_by_operator",
+	"handed_over",
 }
 
 // String returns the reason as logs and metrics write it.

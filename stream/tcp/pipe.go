@@ -67,6 +67,13 @@ func (pp *pipePool) get() *pipe {
 	return p
 }
 
+// adopt takes in a pipe of another process, lent already.
+func (pp *pipePool) adopt(r, w, size int32) *pipe {
+	pp.open++
+	pp.stats.Pipes.Add(1)
+	return &pipe{r: r, w: w, size: size}
+}
+
 // put takes back an empty pipe.
 func (pp *pipePool) put(p *pipe) { pp.free = append(pp.free, p) }
 

@@ -35,5 +35,8 @@ func (r *Room) Enter() bool {
 	return true
 }
 
+// Force takes a place even if there is none: for a session that is there.
+func (r *Room) Force() { r.used.Add(1) }
+
 // Leave gives a place back.
 func (r *Room) Leave() { r.used.Add(-1) }

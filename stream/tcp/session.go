@@ -47,6 +47,7 @@ type session struct {
 	watched    bool // the timer will have the session looked at
 	halfClosed bool // one side has ended its input and the other was told
 	putOff     bool // the loop will call again in the next turn
+	packed     bool // on its way to another process: it stands still
 }
 
 const (
@@ -196,6 +197,9 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 	if events == 0 {
 		s.putOff = false
 	}
+	if s.packed {
+		return // an event of this batch, or put-off work
+	}
 	switch s.phase {
 	case connecting:
 		// The client's events wait: a client that leaves now does not cancel
@@ -264,6 +268,12 @@ func (w *Worker) onConnected(s *session) bool {
 	s.connected, s.active, s.watched = now, now, true
 	s.blamed = false // of failed attempts before this one
 	s.setPhase(relaying)
+	w.setTimer(s, now.Add(w.firstLook(s)))
+	return true
+}
+
+// firstLook returns how soon a session that begins to relay is looked at.
+func (w *Worker) firstLook(s *session) time.Duration {
 	first := guardAfter
 	if t := s.listener.IdleTimeout; t > 0 && t < first {
 		first = t
@@ -271,8 +281,7 @@ func (w *Worker) onConnected(s *session) bool {
 	if t := s.listener.DeadPeerTimeout; t > 0 && t/2 < first {
 		first = t / 2
 	}
-	w.setTimer(s, now.Add(first))
-	return true
+	return first
 }
 
 // connectedToItself detects TCP's simultaneous open of one socket with itself:

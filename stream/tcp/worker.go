@@ -85,6 +85,7 @@ type Worker struct {
 	began    func() // nil = nobody counts
 	ended    func()
 	paused   bool       // accepting waits for room
+	handing  bool       // or for another process to take over
 	noRTOMax bool       // the kernel has no TCP_RTO_MAX_MS
 	told     clock.Time // when the operator was last told of a pause
 }
@@ -173,6 +174,29 @@ func (w *Worker) Swap(fd int32, l *Listener) {
 
 func (w *Worker) socketOf(fd int32) int {
 	return slices.IndexFunc(w.sockets, func(s socket) bool { return s.fd == fd && fd >= 0 })
+}
+
+// Pause ceases to accept: connections wait in the accept queues, for Resume or
+// for another process that has the sockets too. They run on the loop's thread.
+func (w *Worker) Pause() {
+	w.handing = true
+	for i := range w.sockets {
+		w.rest(&w.sockets[i])
+	}
+}
+
+// Resume is the end of Pause.
+func (w *Worker) Resume() {
+	w.handing, w.paused = false, true
+	w.resume()
+}
+
+// Release closes the listening sockets and leaves what waits in their queues to
+// the other process. Preconditions: Pause. It runs on the loop's thread.
+func (w *Worker) Release() {
+	for i := range w.sockets {
+		w.closeSocket(&w.sockets[i])
+	}
 }
 
 // Sessions returns how many sessions there are.
@@ -335,7 +359,7 @@ func (w *Worker) rest(s *socket) {
 
 // resume accepts again. If there is still no room, the next attempt pauses.
 func (w *Worker) resume() {
-	if !w.paused {
+	if !w.paused || w.handing {
 		return
 	}
 	w.paused = false

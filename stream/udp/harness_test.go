@@ -28,6 +28,7 @@ func (r *room) Enter() bool {
 }
 
 func (r *room) Leave() { r.used-- }
+func (r *room) Force() { r.used++ }
 
 // harness is a worker with a listener, whose loop the test turns by hand.
 type harness struct {
@@ -93,7 +94,7 @@ func newHarness(t *testing.T, s setup, peers ...netip.AddrPort) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if errno := h.w.Serve(h.listener, fd); errno != 0 {
+	if errno := h.w.Serve(h.listener, bound, fd); errno != 0 {
 		t.Fatal(errno)
 	}
 	ip := netip.MustParseAddr(bound.Host)

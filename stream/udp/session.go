@@ -32,6 +32,7 @@ type session struct {
 	refused     bool  // the peer has no such port
 	unsent      bool  // what is at hand was not sent because of that
 	moved       bool  // and came from another session for that reason
+	packed      bool  // on its way to another process: it stands still
 
 	order        *order
 	older, newer *session
@@ -71,18 +72,29 @@ func (w *Worker) open(k key) *session {
 	slot, _, s := w.sessions.Alloc()
 	*s = session{book: b, key: k, slot: slot, first: -1, last: -1, bound: true, start: w.loop.Now(), active: w.loop.Now()}
 	s.serial = w.opt.Serial()
-	b.n++
-	w.sockets[k.socket].n++
-	b.fresh.add(s)
-	w.table[k] = s
 	w.stats.DownstreamConnections.Add(1)
-	w.stats.DownstreamActive.Add(1)
 	b.stats.Sessions.Add(1)
-	b.stats.Active.Add(1)
+	w.enter(s)
 	if !w.connect(s) {
 		return nil
 	}
 	return s
+}
+
+// enter takes a session into the books.
+func (w *Worker) enter(s *session) {
+	s.book.n++
+	w.sockets[s.key.socket].n++
+	o := &s.book.fresh
+	if s.proven() {
+		o = &s.book.proven
+	}
+	o.add(s)
+	if s.bound {
+		w.table[s.key] = s
+	}
+	s.book.stats.Active.Add(1)
+	w.stats.DownstreamActive.Add(1)
 }
 
 // admit takes a place for a session of the listener.
@@ -405,7 +417,7 @@ func (w *Worker) logEnd(s *session, reason stats.CloseReason) *accesslog.Record 
 	if w.logs.server {
 		r.Server = w.serverOf(s)
 	}
-	if w.logs.access != nil {
+	if w.logs.access != nil && reason != stats.HandedOver {
 		w.logs.access.Put(r)
 	}
 	return r

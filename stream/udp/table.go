@@ -110,7 +110,7 @@ func (w *Worker) expire() {
 	now := w.loop.Now()
 	for _, b := range w.books {
 		for _, o := range [...]*order{&b.fresh, &b.proven} {
-			for s := o.oldest; s != nil && now.Sub(s.active) >= b.listener.IdleTimeout; s = o.oldest {
+			for s := o.oldest; s != nil && !s.packed && now.Sub(s.active) >= b.listener.IdleTimeout; s = o.oldest {
 				w.onIdle(s)
 			}
 		}

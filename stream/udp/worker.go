@@ -29,6 +29,7 @@ const (
 // Room bounds the sessions of all workers.
 type Room interface {
 	Enter() bool
+	Force() // a place for a session that is there
 	Leave()
 }
 
@@ -67,6 +68,7 @@ type Worker struct {
 	pooled   int      // sockets in pools and owed
 	attempts upstream.Attempts
 	leaving  bool // a socket is
+	paused   bool // nothing is read from clients
 	trimAt   clock.Time
 	armed    clock.Time // what the timer is set to; 0 = it is not
 
@@ -113,6 +115,7 @@ func (w *Worker) SetRecording(on bool) {
 // socket is a listening socket of this worker.
 type socket struct {
 	book    *book
+	bound   conf.Address
 	fd      int32 // -1 = closed
 	n       int   // sessions
 	leaving bool  // takes no new ones, and is closed with the last
@@ -161,7 +164,7 @@ func offloads(no bool) (coalesce, segment bool) {
 
 // Serve receives from a listening socket, which is the worker's from now on,
 // even if this fails. It runs on the loop's thread, or before the loop does.
-func (w *Worker) Serve(l *Listener, fd int32) unix.Errno {
+func (w *Worker) Serve(l *Listener, bound conf.Address, fd int32) unix.Errno {
 	w.prepare()
 	if w.coalesce && !l.counts() {
 		sys.WantCoalesced(fd)
@@ -171,8 +174,8 @@ func (w *Worker) Serve(l *Listener, fd int32) unix.Errno {
 		i = len(w.sockets)
 		w.sockets = append(w.sockets, socket{})
 	}
-	w.sockets[i] = socket{book: w.bookOf(l), fd: fd}
-	return w.loop.Add(fd, unix.EPOLLIN, loop.MakeToken(loop.KindDatagrams, 0, int32(i), 0))
+	w.sockets[i] = socket{book: w.bookOf(l), bound: bound, fd: fd}
+	return w.watch(i)
 }
 
 // Unserve begins no more sessions from a listening socket, and closes it with

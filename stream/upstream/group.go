@@ -31,7 +31,8 @@ type Group struct {
 	shape  atomic.Pointer[shape]             // written under mu
 	stats  atomic.Pointer[[]*stats.Upstream] // one for each worker, written by that worker only; grows
 
-	mu sync.Mutex // guards the peers' balance, and what the methods keep
+	mu      sync.Mutex // guards the peers' balance, and what the methods keep
+	orphans []*Peer    // guarded by mu: of an earlier process's sessions, not in the configuration
 }
 
 // shape is what the configuration makes of a group: immutable, and replaced as a

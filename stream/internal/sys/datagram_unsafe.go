@@ -52,6 +52,25 @@ func (p *PacketInfo) Addr() netip.Addr {
 	return netip.Addr{}
 }
 
+// Index returns the interface of an address that means something on its link
+// only, else 0.
+func (p *PacketInfo) Index() uint32 { return p.index }
+
+// PacketInfoOf returns the packet info of an address; the zero value if it is
+// not valid.
+func PacketInfoOf(ip netip.Addr, index uint32) PacketInfo {
+	switch {
+	case ip.Is4():
+		p := PacketInfo{family: unix.AF_INET}
+		four := ip.As4()
+		copy(p.ip[:], four[:])
+		return p
+	case ip.Is6():
+		return PacketInfo{family: unix.AF_INET6, ip: ip.As16(), index: index}
+	}
+	return PacketInfo{}
+}
+
 // Endpoint returns e with this address in place of its own, if it is known.
 func (p *PacketInfo) Endpoint(e Endpoint) Endpoint {
 	if p.family != 0 {

@@ -110,6 +110,17 @@ func (e *Endpoint) AddrPort() netip.AddrPort {
 	return netip.AddrPortFrom(e.Addr(), e.Port)
 }
 
+// EndpointOf returns the endpoint of an internet address and port; a unix socket
+// if it is not valid.
+func EndpointOf(a netip.AddrPort) Endpoint {
+	if !a.IsValid() {
+		return Endpoint{family: unix.AF_UNIX}
+	}
+	var s Sockaddr
+	s.SetInet(a)
+	return s.Endpoint()
+}
+
 // swap16 converts between host and network byte order.
 func swap16(v uint16) uint16 {
 	var b [2]byte

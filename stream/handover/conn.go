@@ -1,0 +1,162 @@
+package handover
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Version is that of the messages. It goes up with every change that another
+// version would misunderstand.
+const Version = 1
+
+// ErrVersion is wrapped when the other process speaks another version.
+var ErrVersion = errors.New("the other process speaks another version of the handover")
+
+// maxMessage bounds one message: a session's unsent bytes, twice 16 KiB in
+// base64, and what else there is to say.
+const maxMessage = 128 << 10
+
+// maxFDs is the most that a message may hold (SCM_MAX_FD is 253).
+const maxFDs = 32
+
+// Conn is one end of the conversation.
+type Conn struct {
+	c   *net.UnixConn
+	buf []byte
+	oob []byte
+}
+
+// Pair returns the old process's end, and the file that the new process gets.
+func Pair() (*Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create socket pair: %w", err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "handover")
+	ours, err := FromFD(fds[0])
+	if err != nil {
+		_ = theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
+
+// FromFD returns the end that a descriptor is, and takes possession of it.
+func FromFD(fd int) (*Conn, error) {
+	f := os.NewFile(uintptr(fd), "handover")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("use socket for the handover: %w", err)
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, fmt.Errorf("use socket for the handover: it is a %T", c)
+	}
+	// Room for some messages; less only makes it slower.
+	_ = u.SetWriteBuffer(1 << 20)
+	return &Conn{c: u, buf: make([]byte, maxMessage), oob: make([]byte, unix.CmsgSpace(4*maxFDs))}, nil
+}
+
+// Close ends the conversation.
+func (c *Conn) Close() error { return c.c.Close() }
+
+// SetDeadline bounds all sending and receiving; zero is no bound.
+func (c *Conn) SetDeadline(at time.Time) { _ = c.c.SetDeadline(at) }
+
+// Send sends a message with its descriptors, which stay the caller's.
+func (c *Conn) Send(m *Message, fds ...int) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("send %s: %w", m.Kind, err)
+	}
+	if len(text) > maxMessage || len(fds) > maxFDs {
+		return fmt.Errorf("send %s: %d bytes and %d descriptors are too much", m.Kind, len(text), len(fds))
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	if _, _, err := c.c.WriteMsgUnix(text, oob, nil); err != nil {
+		return fmt.Errorf("send %s: %w", m.Kind, err)
+	}
+	return nil
+}
+
+// Receive receives a message with its descriptors, which are the caller's.
+func (c *Conn) Receive() (*Message, []int, error) {
+	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.buf, c.oob)
+	if err != nil {
+		return nil, nil, fmt.Errorf("receive: %w", err)
+	}
+	fds, err := rights(c.oob[:oobn])
+	if err != nil {
+		return nil, nil, err
+	}
+	fail := func(err error) (*Message, []int, error) {
+		CloseAll(fds)
+		return nil, nil, err
+	}
+	switch {
+	case n == 0:
+		return fail(fmt.Errorf("receive: the other process has ended"))
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		return fail(fmt.Errorf("receive: message is too long"))
+	}
+	m := new(Message)
+	if err := json.Unmarshal(c.buf[:n], m); err != nil {
+		return fail(fmt.Errorf("receive: %w", err))
+	}
+	return m, fds, nil
+}
+
+// Expect receives a message of that kind. One of another kind is an error; an
+// error message is what it says.
+func (c *Conn) Expect(kind Kind) (*Message, []int, error) {
+	m, fds, err := c.Receive()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case m.Kind == kind:
+		return m, fds, nil
+	}
+	CloseAll(fds)
+	if m.Kind == Failed {
+		return nil, nil, fmt.Errorf("the other process says: %s", m.Error)
+	}
+	return nil, nil, fmt.Errorf("receive: got %s, want %s", m.Kind, kind)
+}
+
+func rights(oob []byte) ([]int, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("receive descriptors: %w", err)
+	}
+	var fds []int
+	for i := range messages {
+		more, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			CloseAll(fds)
+			return nil, fmt.Errorf("receive descriptors: %w", err)
+		}
+		fds = append(fds, more...)
+	}
+	return fds, nil
+}
+
+// CloseAll closes descriptors.
+func CloseAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}

@@ -1,0 +1,448 @@
+package stream_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream"
+	"github.com/weirlb/weir/stream/handover"
+)
+
+// successor hands a server's work to a new one of that configuration, in this
+// very process, and stops the old one, of which nothing may be left.
+func successor(t *testing.T, old *stream.Server, cfg *conf.Config, sessions bool) *stream.Server {
+	t.Helper()
+	next, moved, err := tryHandOver(t, old, cfg, sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sessions && old.Sessions() != 0 {
+		t.Errorf("%d sessions are left in the old server, %d were moved", old.Sessions(), moved)
+	}
+	go stop(t, old)
+	return next
+}
+
+// otherEnd makes of the file what the new process makes of its descriptor.
+func otherEnd(t *testing.T, file *os.File) *handover.Conn {
+	t.Helper()
+	fd, err := unix.Dup(int(file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	c, err := handover.FromFD(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func tryHandOver(t *testing.T, old *stream.Server, cfg *conf.Config, sessions bool) (*stream.Server, int, error) {
+	t.Helper()
+	ours, file, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	theirs := otherEnd(t, file)
+	defer theirs.Close()
+	var next *stream.Server
+	var startErr error
+	var started sync.WaitGroup
+	started.Go(func() {
+		next, startErr = stream.Start(context.Background(), cfg, stream.Options{Logger: slog.New(slog.DiscardHandler), Inherit: theirs})
+		if startErr != nil {
+			theirs.Close()
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	moved, err := old.HandOver(ctx, ours, sessions)
+	started.Wait()
+	if err == nil {
+		err = startErr
+	}
+	if next != nil {
+		t.Cleanup(func() { stop(t, next) })
+	}
+	return next, moved, err
+}
+
+// Established sessions, queued connections, peers' state and the addresses
+// survive one change of processes after the other.
+func TestHandOver(t *testing.T) {
+	at := freePort(t)
+	sock := t.TempDir() + "/s"
+	a, b := named(t, "a"), named(t, "b")
+	config := func() *conf.Config {
+		cfg := reloadConfig(at, a, b)
+		cfg.Upstreams[0].Balance = conf.DefaultBalance(conf.LeastConn)
+		cfg.Listeners[0].Listen = append(cfg.Listeners[0].Listen, conf.Address{Path: sock})
+		return cfg
+	}
+	s := mustStart(t, config())
+	var held []net.Conn
+	hold := func() {
+		c, _ := dial(t, at.String())
+		held = append(held, c)
+		u, err := net.Dial("unix", sock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.SetDeadline(time.Now().Add(20 * time.Second))
+		line(t, u)
+		held = append(held, u)
+	}
+	for range 8 {
+		hold()
+	}
+	for round, workers := range []int{2, 3, 1, 2} {
+		cfg := config()
+		cfg.Worker.Count = workers
+		s = successor(t, s, cfg, true)
+		for _, c := range held {
+			echoes(t, c)
+		}
+		hold()
+		conns := 0
+		peers := s.Peers("u")
+		for _, p := range peers {
+			conns += p.Balance.Conns
+		}
+		if conns != len(held) || s.Sessions() != len(held) {
+			t.Errorf("round %d: %d connections are counted and %d sessions, there are %d", round, conns, s.Sessions(), len(held))
+		}
+		if d := peers[0].Balance.Conns - peers[1].Balance.Conns; d < -1 || d > 1 {
+			t.Errorf("round %d: least_conn has %d and %d", round, peers[0].Balance.Conns, peers[1].Balance.Conns)
+		}
+	}
+	for _, c := range held {
+		c.Close()
+	}
+	eventually(t, "every session ends", func() bool { return s.Sessions() == 0 })
+}
+
+// Failures are remembered by the next process.
+func TestHandOverOfPeers(t *testing.T) {
+	at := freePort(t)
+	dead := freePort(t)
+	config := func() *conf.Config {
+		cfg := reloadConfig(at, dead, named(t, "b"))
+		cfg.Upstreams[0].Servers[0].Weight, cfg.Upstreams[0].Servers[0].MaxFails = 10, 2
+		return cfg
+	}
+	s := mustStart(t, config())
+	for range 3 {
+		c, _ := dial(t, at.String())
+		c.Close()
+	}
+	before := s.Peers("u")[0]
+	if before.Balance.Fails != 2 {
+		t.Fatalf("%d failures", before.Balance.Fails)
+	}
+	after := successor(t, s, config(), true).Peers("u")[0]
+	if after.Balance.Fails != 2 || after.Balance.Effective != before.Balance.Effective || after.Balance.Current != before.Balance.Current || after.State != before.State {
+		t.Errorf("the peer was %v %+v and is %v %+v", before.State, before.Balance, after.State, after.Balance)
+	}
+}
+
+// A new process that can't start leaves the old one in charge, sessions and
+// all.
+func TestHandOverThatFails(t *testing.T) {
+	at := freePort(t)
+	cfg := reloadConfig(at, named(t, "a"))
+	s := mustStart(t, cfg)
+	c, _ := dial(t, at.String())
+	defer c.Close()
+	bad := *cfg
+	bad.Log.Access = "/nowhere/access.log"
+	if _, _, err := tryHandOver(t, s, &bad, true); err == nil {
+		t.Fatal("it was handed over")
+	}
+	echoes(t, c)
+	d, _ := dial(t, at.String())
+	d.Close()
+	mustReload(t, s, cfg)
+
+	// One that goes away in the middle.
+	ours, file, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := otherEnd(t, file)
+	go func() {
+		for {
+			m, fds, err := theirs.Receive()
+			handover.CloseAll(fds)
+			if err != nil || m.Kind == handover.Batch {
+				break
+			}
+			if m.Kind == handover.Inherit {
+				theirs.Send(&handover.Message{Kind: handover.Ready})
+			}
+		}
+		theirs.Close()
+	}()
+	if _, err := s.HandOver(t.Context(), ours, true); err == nil {
+		t.Fatal("it was handed over to nobody")
+	}
+	ours.Close()
+	echoes(t, c)
+	d, _ = dial(t, at.String())
+	d.Close()
+	successor(t, s, cfg, true)
+	echoes(t, c)
+}
+
+// Without sessions the old process drains.
+func TestHandOverWithoutSessions(t *testing.T) {
+	at := freePort(t)
+	cfg := reloadConfig(at, named(t, "a"))
+	s := mustStart(t, cfg)
+	c, _ := dial(t, at.String())
+	next := successor(t, s, cfg, false)
+	echoes(t, c)
+	if s.Sessions() != 1 || next.Sessions() != 0 {
+		t.Errorf("%d sessions in the old server, %d in the new", s.Sessions(), next.Sessions())
+	}
+	d, _ := dial(t, at.String())
+	d.Close()
+	c.Close()
+}
+
+// Streams at full speed in both directions, spliced and copied, stalled and
+// half-closed, arrive byte for byte through one process after the other, under
+// a load of short connections of which none is lost.
+func TestHandOverUnderLoad(t *testing.T) {
+	at := freePort(t)
+	echoServer := serve(t, echo)
+	config := func() *conf.Config { return reloadConfig(at, echoServer) }
+	s := mustStart(t, config())
+	const total = 64 << 20
+	var streams sync.WaitGroup
+	for i := range 4 {
+		streams.Go(func() {
+			c, err := net.Dial("tcp", at.String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(time.Minute))
+			want := make(chan []byte, 1)
+			go func() {
+				h := sha256.New()
+				fill(io.MultiWriter(c, h), uint64(i), total, i%2 == 1)
+				c.(*net.TCPConn).CloseWrite()
+				want <- h.Sum(nil)
+			}()
+			h := sha256.New()
+			n, err := drainSlowly(h, c, i)
+			if sum := h.Sum(nil); err != nil || n != total || string(sum) != string(<-want) {
+				t.Errorf("stream %d: %d of %d bytes came back, %v", i, n, total, err)
+			}
+		})
+	}
+	quit := make(chan struct{})
+	var short sync.WaitGroup
+	var sessions atomic.Int64
+	for range 3 {
+		short.Go(func() {
+			for {
+				select {
+				case <-quit:
+					return
+				default:
+				}
+				c, err := net.Dial("tcp", at.String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				c.SetDeadline(time.Now().Add(20 * time.Second))
+				fmt.Fprintln(c, "hello")
+				c.(*net.TCPConn).CloseWrite()
+				if b, err := io.ReadAll(c); err != nil || string(b) != "hello\n" {
+					t.Errorf("session %d got %q: %v", sessions.Load(), b, err)
+				}
+				c.Close()
+				sessions.Add(1)
+			}
+		})
+	}
+	rounds := 0
+	finished := make(chan struct{})
+	go func() { streams.Wait(); close(finished) }()
+	for running := true; running; rounds++ {
+		s = successor(t, s, config(), true)
+		select {
+		case <-finished:
+			running = false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	close(quit)
+	short.Wait()
+	eventually(t, "every session ends", func() bool { return s.Sessions() == 0 })
+	t.Logf("%d handovers during 4 streams of %d MiB and %d short sessions", rounds, total>>20, sessions.Load())
+	if rounds < 3 {
+		t.Errorf("only %d handovers", rounds)
+	}
+}
+
+// fill writes pseudo-random bytes, in pieces of all sizes if uneven.
+func fill(w io.Writer, seed uint64, total int, uneven bool) {
+	r := rand.NewChaCha8([32]byte{byte(seed)})
+	buf := make([]byte, 256<<10)
+	for total > 0 {
+		n := min(len(buf), total)
+		if uneven {
+			n = min(n, 1+int(r.Uint64()%20000))
+		}
+		r.Read(buf[:n])
+		if _, err := w.Write(buf[:n]); err != nil {
+			return
+		}
+		total -= n
+	}
+}
+
+// drainSlowly reads to the end, the third stream with pauses.
+func drainSlowly(h hash.Hash, c net.Conn, i int) (total int, err error) {
+	buf := make([]byte, 128<<10)
+	for {
+		n, err := c.Read(buf)
+		h.Write(buf[:n])
+		total += n
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+		if i == 2 && total%(1<<20) < n {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// A half-closed session stays half-closed, and UDP sessions keep their peer's
+// socket.
+func TestHandOverOfHalfClosedAndDatagrams(t *testing.T) {
+	at := freePort(t)
+	ready := make(chan struct{})
+	server := serve(t, func(c net.Conn) {
+		defer c.Close()
+		b, _ := io.ReadAll(c)
+		<-ready
+		c.Write(append([]byte("got "), b...))
+	})
+	var froms sync.Map
+	udpServer, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udpServer.Close()
+	go func() {
+		buf := make([]byte, 100)
+		for {
+			n, from, err := udpServer.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return
+			}
+			froms.Store(from.String(), true)
+			udpServer.WriteToUDPAddrPort(buf[:n], from)
+		}
+	}()
+	config := func() *conf.Config {
+		cfg := reloadConfig(at, server)
+		u := conf.NewUpstream("udp")
+		u.Servers = []conf.Server{conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(udpServer.LocalAddr().(*net.UDPAddr).Port)})}
+		l := conf.NewListener("udp")
+		l.Protocol, l.Upstream, l.Listen, l.UDP.IdleTimeout = conf.UDP, "udp", []conf.Address{at}, 2*time.Second
+		cfg.Upstreams, cfg.Listeners = append(cfg.Upstreams, u), append(cfg.Listeners, l)
+		return cfg
+	}
+	s := mustStart(t, config())
+	c, err := net.Dial("tcp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprint(c, "question")
+	c.(*net.TCPConn).CloseWrite()
+	var flows []net.Conn
+	for range 20 {
+		f, err := net.Dial("udp", at.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		f.SetDeadline(time.Now().Add(20 * time.Second))
+		flows = append(flows, f)
+	}
+	ask := func(text string) {
+		t.Helper()
+		for i, f := range flows {
+			want := fmt.Sprint(text, i)
+			f.Write([]byte(want))
+			buf := make([]byte, 100)
+			if n, err := f.Read(buf); err != nil || string(buf[:n]) != want {
+				t.Errorf("flow %d got %q: %v", i, buf[:n], err)
+			}
+		}
+	}
+	ask("before ")
+	eventually(t, "21 sessions", func() bool { return s.Sessions() == 21 })
+	for round := range 3 {
+		s = successor(t, s, config(), true)
+		if n := s.Sessions(); n != 21 {
+			t.Errorf("round %d: %d sessions, want 21", round, n)
+		}
+		ask(fmt.Sprintf("after %d ", round))
+	}
+	n := 0
+	froms.Range(func(any, any) bool { n++; return true })
+	if n != len(flows) {
+		t.Errorf("the server saw %d sockets for %d flows: some began anew", n, len(flows))
+	}
+	close(ready)
+	if b, err := io.ReadAll(c); err != nil || string(b) != "got question" {
+		t.Errorf("the half-closed session got %q: %v", b, err)
+	}
+}
+
+func TestHandOverToAnotherVersion(t *testing.T) {
+	ours, file, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	theirs := otherEnd(t, file)
+	defer theirs.Close()
+	if err := ours.Send(&handover.Message{Kind: handover.Hello, Version: 99}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := reloadConfig(freePort(t), named(t, "a"))
+	_, err = stream.Start(t.Context(), cfg, stream.Options{Logger: slog.New(slog.DiscardHandler), Inherit: theirs})
+	if err == nil || !strings.Contains(err.Error(), "99") {
+		t.Errorf("a start from version 99: %v", err)
+	}
+}

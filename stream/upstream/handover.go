@@ -1,0 +1,109 @@
+package upstream
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/handover"
+	"github.com/weirlb/weir/stream/internal/clock"
+)
+
+// Ref names a peer for another process.
+func (g *Group) Ref(p *Peer) handover.PeerRef {
+	return handover.PeerRef{Upstream: g.Name, Name: p.Name, Addr: p.addrString, Backup: p.Backup}
+}
+
+// Find returns the peer of that name and address. One that the configuration
+// has no longer is made for the sessions that still have it: it is removed, and
+// never picked.
+func (g *Group) Find(r handover.PeerRef, workers int) *Peer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.Peers() {
+		if p.Name == r.Name && p.addrString == r.Addr && p.Backup == r.Backup {
+			return p
+		}
+	}
+	for _, p := range g.orphans {
+		if p.Name == r.Name && p.addrString == r.Addr {
+			return p
+		}
+	}
+	s := conf.NewServer(conf.Address{Host: r.Addr})
+	s.Name = r.Name
+	addr, _ := netip.ParseAddrPort(r.Addr) // a unix socket's is not valid
+	p := newPeer(&s, addr, workers)
+	p.addrString = r.Addr
+	p.removed.Store(true)
+	g.orphans = append(g.orphans, p)
+	return p
+}
+
+// Hold counts a connection on a peer for a session that has one, whatever its
+// max_conns say.
+func (g *Group) Hold(p *Peer) {
+	g.mu.Lock()
+	p.balance.Conns++
+	g.mu.Unlock()
+}
+
+// Export returns what another process has to know of the peers, but for their
+// connections, which come with the sessions.
+func (g *Group) Export(now clock.Time) []handover.PeerState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ago := func(at balance.Seconds) time.Duration {
+		if at == balance.Never {
+			return -1
+		}
+		return time.Duration(balance.Seconds(now.Seconds())-at) * time.Second
+	}
+	var out []handover.PeerState
+	for _, p := range g.Peers() {
+		b := &p.balance
+		st := handover.PeerState{
+			PeerRef: g.Ref(p), Admin: int(b.Admin), Weight: b.Weight, Effective: b.Effective, Current: b.Current,
+			Fails: b.Fails, Accessed: ago(b.Accessed), Checked: ago(b.Checked),
+		}
+		for i, t := range b.Average {
+			st.Average[i] = int64(t)
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+// Import takes over what another process knew of a peer, if the configuration
+// still has it. The operator's word holds unless the configuration says down.
+func (g *Group) Import(st *handover.PeerState, now clock.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	then := func(ago time.Duration) balance.Seconds {
+		if ago < 0 {
+			return balance.Never
+		}
+		return balance.Seconds(now.Add(-ago).Seconds())
+	}
+	for _, p := range g.Peers() {
+		if p.Name != st.Name || p.addrString != st.Addr || p.Backup != st.Backup || st.Weight < 1 {
+			continue
+		}
+		b := &p.balance
+		b.Effective = min(max(st.Effective*b.Weight/st.Weight, 0), b.Weight)
+		b.Current, b.Fails = st.Current, max(st.Fails, 0)
+		b.Accessed, b.Checked = then(st.Accessed), then(st.Checked)
+		for i, t := range st.Average {
+			b.Average[i] = balance.Millis(max(t, 0))
+		}
+		if a := balance.Admin(st.Admin); !p.configured.down && a <= balance.Down && a != b.Admin {
+			b.Admin = a
+			p.down.Store(a == balance.Down)
+			if a == balance.Down {
+				g.usable.Add(-1)
+			}
+		}
+		return
+	}
+}
