@@ -111,6 +111,9 @@ func dump(c *conf.Config) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("worker count=%d max_sessions=%d shutdown_timeout=%s", c.Worker.Count, c.Worker.MaxSessions, conf.FormatDuration(c.Worker.ShutdownTimeout))
+	if c.Worker.Steering != conf.SteerAuto {
+		p("worker steering=%s", c.Worker.Steering)
+	}
 	p("log level=%s format=%d access=%s decisions=%d fields=%v", c.Log.Level, c.Log.Format, c.Log.Access, c.Log.Decisions, c.Log.Fields)
 	if a := c.Admin; a != (conf.Admin{}) {
 		p("admin listen=%s group=%q token_file=%q metrics=%s", a.Listen, a.Group, a.TokenFile, a.Metrics)

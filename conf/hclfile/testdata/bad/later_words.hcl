@@ -1,6 +1,3 @@
-worker {
-  steering = "none"
-}
 resolver {
   timeout = "5s"
 }

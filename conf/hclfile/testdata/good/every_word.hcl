@@ -2,6 +2,7 @@ worker {
   count            = 2
   max_sessions     = 5000
   shutdown_timeout = "off"
+  steering         = "least_sessions"
 }
 
 log {
