@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -179,6 +180,15 @@ func datagrams(t *testing.T) (*stream.Server, string) {
 		}
 	}()
 	s := mustStart(t, datagramConfig(conf.Address{Host: "127.0.0.1", Port: uint16(peer.LocalAddr().(*net.UDPAddr).Port)}))
+	t.Cleanup(func() { // else the stop waits for idle sessions
+		l, err := s.ListSessions(context.Background(), stream.Filter{})
+		for i := 0; err == nil && i < len(l.Sessions); i++ {
+			err = s.CloseSession(context.Background(), l.Sessions[i].ID)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	return s, s.Bound()[0].Addr.String()
 }
 

@@ -254,3 +254,32 @@ func TestLoopLeavesNoDescriptors(t *testing.T) {
 		t.Fatalf("%d descriptors, %d before", n, base)
 	}
 }
+
+// lastWord posts once more in its last turn.
+type lastWord struct {
+	recorder
+	loop *Loop
+	ran  bool
+}
+
+func (h *lastWord) EndTurn() {
+	if h.loop.stopped {
+		h.loop.Mailbox.Post(func() { h.ran = true })
+	}
+}
+
+// Whoever has posted waits for what was posted, so a loop that stops runs it.
+func TestStoppingLoopRunsWhatWasPosted(t *testing.T) {
+	h := &lastWord{}
+	h.loop = newLoop(t, h, clock.Now)
+	h.loop.Mailbox.Post(h.loop.Stop)
+	runtime.LockOSThread()
+	h.loop.Run()
+	runtime.UnlockOSThread()
+	if !h.ran {
+		t.Error("what was posted in the last turn did not run")
+	}
+	if h.loop.Mailbox.Post(func() {}) {
+		t.Error("a loop that has ended takes more")
+	}
+}
