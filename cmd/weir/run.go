@@ -105,8 +105,9 @@ type daemon struct {
 }
 
 // startServer starts the server, or returns an error when it can't or when a
-// signal calls the start off.
-func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, signals <-chan os.Signal) (*stream.Server, error) {
+// signal calls the start off. One that comes when the server is up already goes
+// back into signals.
+func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, signals chan os.Signal) (*stream.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	done := make(chan struct{})
@@ -128,11 +129,15 @@ func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, sig
 	server, err := stream.Start(ctx, cfg, stream.Options{Logger: logger, Steering: newSteerer})
 	close(done)
 	watcher.Wait()
-	if calledOff == nil {
+	switch {
+	case calledOff == nil:
 		return server, err
-	}
-	if err == nil {
-		server.Stop(ctx) // ctx is done: at once
+	case err == nil:
+		select {
+		case signals <- calledOff:
+		default: // others like it wait there
+		}
+		return server, nil
 	}
 	return nil, fmt.Errorf("start called off by signal: %v", calledOff)
 }

@@ -49,7 +49,8 @@
 // twice by the same socket, any other by way of a port that the kernel has given
 // out again, as with every proxy. Protocols that are prone to it have
 // identifiers, or ask for a longer quarantine. At most as many sockets rest as
-// there is room for sessions, and 8192 for each worker; more are closed at once.
+// there may be sessions, of the listener and of the process, and 8192 for each
+// worker; more are closed at once.
 //
 // # Several workers
 //

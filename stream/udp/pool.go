@@ -1,6 +1,8 @@
 package udp
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/stream/internal/clock"
@@ -27,6 +29,7 @@ type conn struct {
 // which they became idle.
 type peerPool struct {
 	listener *Listener
+	book     *book
 	peer     *upstream.Peer
 	idle     []*conn // a ring of which n from head on are in use
 	head, n  int
@@ -71,7 +74,7 @@ func (w *Worker) poolOf(l *Listener, p *upstream.Peer) *peerPool {
 	key := poolKey{l, p}
 	pool := w.pools[key]
 	if pool == nil {
-		pool = &peerPool{listener: l, peer: p}
+		pool = &peerPool{listener: l, book: w.bookOf(l), peer: p}
 		w.pools[key] = pool
 	}
 	return pool
@@ -83,8 +86,7 @@ func (w *Worker) connTo(l *Listener, p *upstream.Peer) (c *conn, errno unix.Errn
 	pool := w.poolOf(l, p)
 	now := w.loop.Now()
 	for c := pool.oldest(); c != nil && now.Sub(c.since) >= l.Quarantine; c = pool.oldest() {
-		pool.pop()
-		w.pooled--
+		w.wake(pool.pop())
 		if w.empty(c) {
 			w.stats.UpstreamSocketsReused.Add(1)
 			return c, 0, false
@@ -92,8 +94,7 @@ func (w *Worker) connTo(l *Listener, p *upstream.Peer) (c *conn, errno unix.Errn
 		w.closeConn(c)
 	}
 	if pool.n > 0 {
-		c := pool.popNewest()
-		w.pooled--
+		c := w.wake(pool.popNewest())
 		if w.renew(c) {
 			w.stats.UpstreamSocketsReused.Add(1)
 			return c, 0, false
@@ -124,8 +125,7 @@ func shortage(errno unix.Errno) bool {
 func (w *Worker) dropIdle() {
 	half := func(p *peerPool) {
 		for range (p.n + 1) / 2 {
-			w.closeConn(p.pop())
-			w.pooled--
+			w.closeConn(w.wake(p.pop()))
 		}
 	}
 	half(&w.owed)
@@ -201,16 +201,25 @@ func (c *conn) token() loop.Token { return loop.MakeToken(loop.KindFlow, c.gener
 func (w *Worker) giveBack(c *conn, owed bool) {
 	c.session = nil
 	c.since = w.loop.Now()
-	if w.pooled >= w.opt.Pooled || owed && c.pool.listener.Quarantine == 0 {
+	b, most := c.pool.book, c.pool.listener.MaxSessions
+	if b.stale || w.pooled >= w.opt.Pooled || most > 0 && b.resting >= most || owed && c.pool.listener.Quarantine == 0 {
 		w.closeConn(c)
 		return
 	}
 	w.pooled++
+	b.resting++
 	if owed {
 		w.owed.push(c)
 		return
 	}
 	c.pool.push(c)
+}
+
+// wake counts a socket that no longer rests.
+func (w *Worker) wake(c *conn) *conn {
+	w.pooled--
+	c.pool.book.resting--
+	return c
 }
 
 func (w *Worker) closeConn(c *conn) {
@@ -219,15 +228,23 @@ func (w *Worker) closeConn(c *conn) {
 	w.conns.Free(c.slot)
 }
 
-// trimPools closes the sockets that were not needed since the last time.
+// trimPools closes the sockets that were not needed since the last time, and
+// forgets pools and books that no session can come to any more.
 func (w *Worker) trimPools() {
-	for _, p := range w.pools {
+	w.books = slices.DeleteFunc(w.books, func(b *book) bool { return b.stale && b.n == 0 })
+	for key, p := range w.pools {
+		if p.book.stale || p.peer.IsRemoved() {
+			for p.n > 0 {
+				w.closeConn(w.wake(p.pop()))
+			}
+			delete(w.pools, key)
+			continue
+		}
 		for range p.least {
 			if w.loop.Now().Sub(p.oldest().since) < p.listener.Quarantine {
 				break
 			}
-			w.closeConn(p.pop())
-			w.pooled--
+			w.closeConn(w.wake(p.pop()))
 		}
 		p.least = p.n
 	}
@@ -238,7 +255,6 @@ func (w *Worker) trimPools() {
 // become longer.
 func (w *Worker) releaseOwed() {
 	for c := w.owed.oldest(); c != nil && w.loop.Now().Sub(c.since) >= c.pool.listener.Quarantine; c = w.owed.oldest() {
-		w.closeConn(w.owed.pop())
-		w.pooled--
+		w.closeConn(w.wake(w.owed.pop()))
 	}
 }

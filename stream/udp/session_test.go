@@ -461,3 +461,37 @@ func TestEachListenerHasItsTimeout(t *testing.T) {
 	h.sessions(1)
 	h.closed(stats.IdleTimeout, 1)
 }
+
+// Resting sockets do not pile up under a listener's max_sessions, nor over
+// reloads.
+func TestRestingSocketsAreBounded(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) { l.UDP.MaxSessions = 5 }}, addrOf(peer))
+	for range 100 {
+		h.send(h.client(), "flood")
+		h.receive(peer)
+	}
+	if n := h.w.conns.Len(); n > 10 {
+		t.Errorf("%d sockets to the peer, max_sessions is 5", n)
+	}
+	fd := h.w.sockets[0].fd
+	for range 20 {
+		l := *h.w.sockets[0].book.listener
+		l.Responses = 1
+		h.w.Swap(fd, &l)
+		c := h.client()
+		h.send(c, "?")
+		_, from := h.receive(peer)
+		peer.WriteToUDPAddrPort([]byte("!"), from)
+		h.receive(c)
+		h.clock.Advance(trimEvery + time.Second)
+		h.turn()
+	}
+	h.clock.Advance(2 * time.Minute)
+	h.turn()
+	h.clock.Advance(trimEvery + time.Second)
+	h.turn()
+	if len(h.w.books) > 2 || len(h.w.pools) > 2 || h.w.conns.Len() > 2 {
+		t.Errorf("%d books, %d pools and %d sockets after 20 reloads", len(h.w.books), len(h.w.pools), h.w.conns.Len())
+	}
+}

@@ -53,7 +53,9 @@ type book struct {
 	stats    *stats.Listener // the listener's, of this worker
 	fresh    order           // one datagram, no answer
 	proven   order
-	n        int
+	n        int  // sessions
+	resting  int  // sockets to peers without one
+	stale    bool // no listening socket is its any more: a reload has made another
 }
 
 // touch notes that something has moved in a session.

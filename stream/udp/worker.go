@@ -225,9 +225,9 @@ func (w *Worker) Swap(fd int32, l *Listener) {
 	if i := w.socketOf(fd); i >= 0 {
 		w.sockets[i].book = w.bookOf(l)
 	}
-	w.books = slices.DeleteFunc(w.books, func(b *book) bool {
-		return b.n == 0 && !slices.ContainsFunc(w.sockets, func(s socket) bool { return s.book == b })
-	})
+	for _, b := range w.books {
+		b.stale = !slices.ContainsFunc(w.sockets, func(s socket) bool { return s.fd >= 0 && s.book == b })
+	}
 }
 
 func (w *Worker) socketOf(fd int32) int {
