@@ -69,7 +69,7 @@ func newRootCmd() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newRunCmd(), newDemoCmd(), newCheckCmd(), newFmtCmd(), newSimulateCmd(), newVersionCmd())
-	root.AddCommand(newStatusCmd(), newPeersCmd(), newSessionsCmd(), newCloseCmd(), newExplainCmd(), newReloadCmd(), newDiffCmd(), newWeightCmd())
+	root.AddCommand(newStatusCmd(), newPeersCmd(), newSessionsCmd(), newCloseCmd(), newExplainCmd(), newReloadCmd(), newUpgradeCmd(), newDiffCmd(), newWeightCmd())
 	root.AddCommand(newPeerCmds()...)
 	return root
 }

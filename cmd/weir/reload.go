@@ -45,6 +45,9 @@ func (e errUnsafe) Error() string {
 // reload changes to what the configuration file holds now, or only tells what
 // that would change. On any mistake in it everything stays as it is.
 func (d *daemon) reload(ctx context.Context, order admin.ReloadOrder) (*admin.Reload, error) {
+	if d.upgrading {
+		return nil, d.notReloaded(order, &admin.Error{Status: http.StatusConflict, Message: "an upgrade is under way: the new process reads the configuration anyway"})
+	}
 	r := readConfig(d.path)
 	var said strings.Builder
 	_ = r.WriteDiagnostics(&said, false) // a builder takes everything

@@ -17,6 +17,7 @@ import (
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream"
 	"github.com/weirlb/weir/stream/admin"
+	"github.com/weirlb/weir/stream/handover"
 	"github.com/weirlb/weir/stream/metrics"
 )
 
@@ -35,6 +36,8 @@ Signals:
   SIGINT    the same at once; so does a second SIGTERM
   SIGHUP    read the configuration again and change to it in place; a bad one changes nothing
   SIGUSR1   open the access log anew, for log rotation
+  SIGUSR2   start a new process of the program file as it is now, hand everything over to it,
+            sessions too, and end; see weir upgrade
 
 Exit codes: 0 stopped as asked; 1 cannot start; 2 bad command line;
 3 stopped at once while sessions still ran, which were cut.`,
@@ -46,7 +49,22 @@ Exit codes: 0 stopped as asked; 1 cannot start; 2 bad command line;
 }
 
 func runFile(cmd *cobra.Command, path string) error {
-	d := &daemon{path: path, stderr: cmd.ErrOrStderr(), orders: make(chan func()), ended: make(chan struct{})}
+	predecessor, err := inherited()
+	if err != nil {
+		return failed(err)
+	}
+	d := &daemon{
+		path:     path,
+		stderr:   cmd.ErrOrStderr(),
+		orders:   make(chan func()),
+		ended:    make(chan struct{}),
+		upgraded: make(chan upgraded, 1),
+	}
+	// The path, and not what it is a link to: an upgrade is for the file that is
+	// there then.
+	if d.binary, err = os.Executable(); err != nil {
+		return failed(err)
+	}
 	cfg := loadConfig(d.stderr, path).Config
 	if cfg == nil {
 		return &exitError{code: exitFailed}
@@ -56,36 +74,78 @@ func runFile(cmd *cobra.Command, path string) error {
 	// signal saves its delivery, and leaves EPIPE for standard output too.
 	signal.Ignore(unix.SIGPIPE)
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGHUP)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGHUP)
 	defer signal.Stop(signals)
 
 	d.logs.set(&cfg.Log)
 	d.logger = slog.New(&d.logs)
 	d.shutdownTimeout = cfg.Worker.ShutdownTimeout
-	var err error
-	v := buildVersion()
-	if d.metrics, err = metrics.Open(cfg.Admin.Metrics, metrics.Options{Logger: d.logger, Version: v.Version, Revision: v.Revision}); err != nil {
-		return failed(err)
+	if predecessor == nil {
+		err = d.start(cmd.Context(), cfg, signals)
+	} else {
+		err = d.succeed(cmd.Context(), cfg, predecessor, signals)
+		_ = predecessor.Close()
 	}
-	defer d.metrics.Close()
-	control, err := admin.Listen(&cfg.Admin)
 	if err != nil {
 		return failed(err)
 	}
-	if d.server, err = startServer(cmd.Context(), cfg, d.logger, signals); err != nil {
-		if control != nil {
-			control.Close()
-		}
-		return failed(err)
-	}
-	d.metrics.Watch(d.server)
-	d.admin = admin.NewServer(admin.Options{Server: d.server, Daemon: d, Logger: d.logger, Version: v.Version, Config: path})
-	d.admin.Serve(control)
+	defer d.metrics.Close()
 	defer d.admin.Close()
 	for _, b := range d.server.Bound() {
 		d.logger.Info("listening", "listener", b.Listener, "protocol", b.Protocol.String(), "address", b.Addr.String())
 	}
 	return d.serve(signals)
+}
+
+// start opens everything and starts the server.
+func (d *daemon) start(ctx context.Context, cfg *conf.Config, signals chan os.Signal) (err error) {
+	if err := d.openMetrics(cfg, false); err != nil {
+		return err
+	}
+	control, err := admin.Listen(&cfg.Admin)
+	if err != nil {
+		return err
+	}
+	if d.server, err = startServer(ctx, cfg, stream.Options{Logger: d.logger, Steering: newSteerer}, signals); err != nil {
+		if control != nil {
+			control.Close()
+		}
+		return err
+	}
+	d.attach(control)
+	return nil
+}
+
+// succeed starts the server with what another process hands over, which still
+// has the places of the control API and the metrics. Once the work is taken over
+// there is no way back, so that what fails then is only told.
+func (d *daemon) succeed(ctx context.Context, cfg *conf.Config, from *handover.Conn, signals chan os.Signal) (err error) {
+	if d.server, err = startServer(ctx, cfg, stream.Options{Logger: d.logger, Steering: newSteerer, Inherit: from}, signals); err != nil {
+		return err
+	}
+	if err := d.openMetrics(cfg, true); err != nil {
+		d.logger.Error("no metrics", "error", err)
+		_ = d.openMetrics(&conf.Config{}, true) // nowhere: that can't fail
+	}
+	control, err := admin.TakeOver(&cfg.Admin)
+	if err != nil {
+		d.logger.Error("no control API", "error", err)
+	}
+	d.attach(control)
+	return nil
+}
+
+func (d *daemon) openMetrics(cfg *conf.Config, takenOver bool) (err error) {
+	v := buildVersion()
+	d.metrics, err = metrics.Open(cfg.Admin.Metrics, metrics.Options{Logger: d.logger, Version: v.Version, Revision: v.Revision, TakenOver: takenOver})
+	return err
+}
+
+// attach has the control API and the metrics speak of the server.
+func (d *daemon) attach(control *admin.Listener) {
+	d.metrics.Watch(d.server)
+	d.admin = admin.NewServer(admin.Options{Server: d.server, Daemon: d, Logger: d.logger, Version: buildVersion().Version, Config: d.path})
+	d.admin.Serve(control)
 }
 
 // daemon is one run of `weir run`. Only the goroutine of serve touches it, but for
@@ -94,7 +154,10 @@ type daemon struct {
 	orders chan func()   // from the control API
 	ended  chan struct{} // closed when nobody takes orders any more
 
+	upgraded chan upgraded // what has come of an upgrade
+
 	path            string // of the configuration
+	binary          string // of the program
 	stderr          io.Writer
 	logs            logHandler
 	logger          *slog.Logger
@@ -102,12 +165,14 @@ type daemon struct {
 	metrics         *metrics.Endpoint
 	admin           *admin.Server
 	shutdownTimeout time.Duration
+	draining        bool
+	upgrading       bool
 }
 
 // startServer starts the server, or returns an error when it can't or when a
 // signal calls the start off. One that comes when the server is up already goes
 // back into signals.
-func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, signals chan os.Signal) (*stream.Server, error) {
+func startServer(ctx context.Context, cfg *conf.Config, opt stream.Options, signals chan os.Signal) (*stream.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	done := make(chan struct{})
@@ -117,7 +182,7 @@ func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, sig
 		for {
 			select {
 			case sig := <-signals:
-				if sig != unix.SIGUSR1 && sig != unix.SIGHUP {
+				if sig != unix.SIGUSR1 && sig != unix.SIGUSR2 && sig != unix.SIGHUP {
 					calledOff = sig
 					cancel()
 				}
@@ -126,7 +191,7 @@ func startServer(ctx context.Context, cfg *conf.Config, logger *slog.Logger, sig
 			}
 		}
 	})
-	server, err := stream.Start(ctx, cfg, stream.Options{Logger: logger, Steering: newSteerer})
+	server, err := stream.Start(ctx, cfg, opt)
 	close(done)
 	watcher.Wait()
 	switch {
@@ -149,7 +214,19 @@ func (d *daemon) serve(signals <-chan os.Signal) error {
 	ctx, hurry := context.WithCancel(context.Background()) // done = no more waiting for sessions
 	defer hurry()
 	stopped := make(chan int, 1) // sessions cut
-	draining, hurried := false, false
+	hurried := false
+	stop := func(why ...any) {
+		d.draining = true
+		if hurried {
+			d.logger.Info("stopping at once", append(why, "sessions", d.server.Sessions())...)
+		} else {
+			d.logger.Info("draining", append(why, "sessions", d.server.Sessions(), "shutdown_timeout", conf.FormatDuration(d.shutdownTimeout))...)
+		}
+		if d.shutdownTimeout != conf.Off {
+			time.AfterFunc(d.shutdownTimeout, hurry)
+		}
+		go func() { stopped <- d.server.Stop(ctx) }()
+	}
 	for {
 		select {
 		case sig := <-signals:
@@ -157,30 +234,27 @@ func (d *daemon) serve(signals <-chan os.Signal) error {
 			case unix.SIGUSR1:
 				d.reopen()
 				continue
+			case unix.SIGUSR2:
+				d.upgrade(admin.UpgradeOrder{}, nil) // the log tells
+				continue
 			case unix.SIGHUP:
 				_, _ = d.reload(context.Background(), admin.ReloadOrder{}) // the log tells
 				continue
 			}
-			if sig == unix.SIGINT || draining {
+			if sig == unix.SIGINT || d.draining {
 				hurried = true
 				hurry()
 			}
-			if draining {
-				continue
+			if !d.draining {
+				stop("signal", sig.String())
 			}
-			draining = true
-			if hurried {
-				d.logger.Info("stopping at once", "signal", sig.String(), "sessions", d.server.Sessions())
-			} else {
-				d.logger.Info("draining", "signal", sig.String(), "sessions", d.server.Sessions(), "shutdown_timeout", conf.FormatDuration(d.shutdownTimeout))
-			}
-			if d.shutdownTimeout != conf.Off {
-				deadline := time.AfterFunc(d.shutdownTimeout, hurry)
-				defer deadline.Stop()
-			}
-			go func() { stopped <- d.server.Stop(ctx) }()
 		case order := <-d.orders:
 			order()
+		case u := <-d.upgraded:
+			d.upgrading = false
+			if u.err == nil && !d.draining {
+				stop("successor", u.Pid, "sessions_moved", u.Moved)
+			}
 		case cut := <-stopped:
 			d.logger.Info("stopped", "sessions_cut", cut)
 			if hurried && cut > 0 {

@@ -33,6 +33,13 @@ type daemon struct {
 	err   error
 }
 
+func (d *daemon) Upgrade(_ context.Context, order admin.UpgradeOrder) (*admin.Upgrade, error) {
+	if order.Drain {
+		return nil, &admin.Error{Status: http.StatusConflict, Message: "not upgraded"}
+	}
+	return &admin.Upgrade{Pid: 2, From: 1, Moved: 7}, nil
+}
+
 func (d *daemon) Reload(_ context.Context, order admin.ReloadOrder) (*admin.Reload, error) {
 	d.asked = order
 	return d.out, d.err

@@ -226,6 +226,20 @@ type Reload struct {
 	Diagnostics      string  `json:"diagnostics,omitempty"`
 }
 
+// UpgradeOrder is the body of POST /v1/upgrade.
+type UpgradeOrder struct {
+	Binary string `json:"binary"` // "" = the running one's file; another one can be named over a unix socket only
+	Drain  bool   `json:"drain"`  // leave the sessions to the old process
+}
+
+// Upgrade is what has come of an upgrade.
+type Upgrade struct {
+	Pid   int `json:"pid"`  // of the new process
+	From  int `json:"from"` // and of the old one
+	Moved int `json:"sessions_moved"`
+	Left  int `json:"sessions_left"` // in the old one, until they end
+}
+
 // Changes lists what differs.
 type Changes struct {
 	Opened   []string `json:"opened"`

@@ -202,6 +202,12 @@ func (c *Client) Reload(ctx context.Context, order ReloadOrder) (*Reload, error)
 	return out, c.Do(ctx, "POST", "/v1/reload", order, out)
 }
 
+// Upgrade has weir be replaced by a new process.
+func (c *Client) Upgrade(ctx context.Context, order UpgradeOrder) (*Upgrade, error) {
+	out := new(Upgrade)
+	return out, c.Do(ctx, "POST", "/v1/upgrade", order, out)
+}
+
 // Diff asks what a configuration would change.
 func (c *Client) Diff(ctx context.Context, cfg *conf.Config) (*Reload, error) {
 	out := new(Reload)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -37,6 +38,7 @@ func (s *Server) routes() {
 		"/v1/explain":                 {"GET": s.forecast},
 		"/v1/record":                  {"POST": s.record},
 		"/v1/reload":                  {"POST": s.reload},
+		"/v1/upgrade":                 {"POST": s.upgrade},
 		"/v1/diff":                    {"GET": s.diff, "POST": s.diffWith},
 		"/":                           {},
 	} {
@@ -395,6 +397,18 @@ func (s *Server) diff(w http.ResponseWriter, r *http.Request) (any, error) {
 func (s *Server) askDaemon(w http.ResponseWriter, r *http.Request, order ReloadOrder) (any, error) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTimeout)) // else it is cut off early
 	return s.opt.Daemon.Reload(r.Context(), order)
+}
+
+func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) (any, error) {
+	var order UpgradeOrder
+	if err := read(r, &order); err != nil {
+		return nil, err
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); order.Binary != "" && (!ok || local.Network() != "unix") {
+		return nil, errorf(http.StatusForbidden, "a program can be named over a unix socket only: whoever can use that may run programs as weir's user anyway")
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTimeout))
+	return s.opt.Daemon.Upgrade(r.Context(), order)
 }
 
 // Reloaded notes that the configuration is a new one.

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weirlb/weir/conf"
 )
 
@@ -24,6 +26,8 @@ type Listener struct {
 	socket net.Listener
 	file   fs.FileInfo // of a unix socket, to remove no other one; nil over TCP
 	token  *token      // nil = none is asked for
+
+	takenOver bool // another process listens there as yet
 }
 
 // token is a secret in a form whose comparison tells nothing of it.
@@ -36,11 +40,17 @@ const (
 
 // Listen opens the place that the settings name, or returns nil if they name
 // none.
-func Listen(c *conf.Admin) (*Listener, error) {
+func Listen(c *conf.Admin) (*Listener, error) { return open(c, false) }
+
+// TakeOver is Listen for a process that has taken over from another: the file of
+// the old one's socket is replaced, and its port is shared until it ends.
+func TakeOver(c *conf.Admin) (*Listener, error) { return open(c, true) }
+
+func open(c *conf.Admin, takenOver bool) (*Listener, error) {
 	if c.Listen.IsZero() {
 		return nil, nil
 	}
-	l := &Listener{conf: *c}
+	l := &Listener{conf: *c, takenOver: takenOver}
 	var err error
 	if l.token, err = readToken(c); err == nil {
 		err = l.open()
@@ -53,7 +63,7 @@ func Listen(c *conf.Admin) (*Listener, error) {
 
 func (l *Listener) open() (err error) {
 	if !l.conf.Listen.IsUnix() {
-		l.socket, err = net.Listen("tcp", l.conf.Listen.String())
+		l.socket, err = listenTCP(l.conf.Listen.String(), l.takenOver)
 		return err
 	}
 	return l.openUnix()
@@ -67,7 +77,12 @@ func (l *Listener) openUnix() error {
 	}
 	socket, err := listenUnix(path)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		if err := removeStale(path); err != nil {
+		if l.takenOver {
+			err = os.Remove(path)
+		} else {
+			err = removeStale(path)
+		}
+		if err != nil {
 			return err
 		}
 		socket, err = listenUnix(path)
@@ -84,6 +99,27 @@ func (l *Listener) openUnix() error {
 		l.Close()
 	}
 	return err
+}
+
+// listenTCP opens a port that a successor can share. A first socket that can't
+// be shared finds out whether it is free.
+func listenTCP(addr string, takenOver bool) (net.Listener, error) {
+	if !takenOver {
+		probe, err := net.Listen("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		probe.Close()
+	}
+	share := func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }); e != nil {
+			return e
+		}
+		return err
+	}
+	config := net.ListenConfig{Control: share}
+	return config.Listen(context.Background(), "tcp", addr)
 }
 
 // listenUnix opens a socket that nobody but the owner can use from its first

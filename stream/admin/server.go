@@ -40,6 +40,8 @@ type Daemon interface {
 	// Reload reads the configuration file and changes to it. Its errors are
 	// *Error.
 	Reload(ctx context.Context, order ReloadOrder) (*Reload, error)
+	// Upgrade has another process take over. Its errors are *Error.
+	Upgrade(ctx context.Context, order UpgradeOrder) (*Upgrade, error)
 }
 
 // Options are what a Server is made of.

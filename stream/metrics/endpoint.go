@@ -33,6 +33,7 @@ const (
 type Options struct {
 	Logger            *slog.Logger
 	Version, Revision string
+	TakenOver         bool // another process, which ends soon, has the port as yet
 }
 
 // Endpoint answers Prometheus and whoever asks whether weir is well. Any
@@ -61,7 +62,7 @@ type door struct {
 // zero. It is not ready before Watch.
 func Open(addr conf.Address, opt Options) (*Endpoint, error) {
 	e := newEndpoint(opt)
-	m, err := e.Prepare(addr)
+	m, err := e.prepare(addr, opt.TakenOver)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,9 @@ type Move struct {
 // Prepare begins a reload: it opens the address, if it is another one, which
 // answers already. Finish must follow, unless it returns an error; the reload has
 // failed then.
-func (e *Endpoint) Prepare(addr conf.Address) (*Move, error) {
+func (e *Endpoint) Prepare(addr conf.Address) (*Move, error) { return e.prepare(addr, false) }
+
+func (e *Endpoint) prepare(addr conf.Address, takenOver bool) (*Move, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := &Move{e, e.door, e.door}
@@ -135,7 +138,7 @@ func (e *Endpoint) Prepare(addr conf.Address) (*Move, error) {
 	if addr.IsZero() {
 		return m, nil
 	}
-	ln, err := listen(addr, e.door != nil && e.door.addr.Port == addr.Port)
+	ln, err := listen(addr, takenOver || e.door != nil && e.door.addr.Port == addr.Port)
 	if err != nil {
 		e.Failed()
 		return nil, err
