@@ -22,6 +22,7 @@
 // loopback interface and in the tests' own namespaces.
 //
 // It needs Linux and Go; root for namespaces; and for their tests the Debian
-// packages postgresql, redis-server, redis-tools, iperf3, nginx, wrk and
+// packages postgresql, redis-server, redis-tools, iperf3, nginx, wrk, unbound,
+// bind9-dnsutils, bsdutils and
 // iproute2. What can be tested without a process is left to the packages.
 package integration

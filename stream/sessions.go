@@ -52,6 +52,27 @@ func (s *Server) all() []*worker {
 	return append(slices.Clone(s.workers), s.leaving...)
 }
 
+// Responsive reports whether every worker answers within that time.
+func (s *Server) Responsive(within time.Duration) bool {
+	workers := s.all()
+	answers := make(chan struct{}, len(workers))
+	for _, w := range workers {
+		if !w.loop.Mailbox.Post(func() { answers <- struct{}{} }) {
+			answers <- struct{}{} // it has ended, as it should
+		}
+	}
+	late := time.NewTimer(within)
+	defer late.Stop()
+	for range workers {
+		select {
+		case <-answers:
+		case <-late.C:
+			return false
+		}
+	}
+	return true
+}
+
 // ask has the worker do something on its own thread and returns when it has. What
 // a retired worker has left behind can be asked for after its end too. It returns
 // false if the worker is ending.

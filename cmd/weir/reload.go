@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream"
 	"github.com/weirlb/weir/stream/admin"
@@ -123,6 +125,8 @@ func (d *daemon) changeTo(ctx context.Context, cfg *conf.Config, agree func(*str
 		move.Finish(false)
 		return nil, err
 	}
+	d.notifyReloading()
+	defer d.notify(systemd.SdNotifyReady)
 	before := d.logs.set(&cfg.Log)
 	change, err := d.server.ReloadIf(ctx, cfg, agree)
 	move.Finish(err == nil)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -94,6 +95,8 @@ func runFile(cmd *cobra.Command, path string) error {
 	for _, b := range d.server.Bound() {
 		d.logger.Info("listening", "listener", b.Listener, "protocol", b.Protocol.String(), "address", b.Addr.String())
 	}
+	d.notify(systemd.SdNotifyReady)
+	go d.watchdog()
 	return d.serve(signals)
 }
 
@@ -246,6 +249,7 @@ func (d *daemon) serve(signals <-chan os.Signal) error {
 				hurry()
 			}
 			if !d.draining {
+				d.notify(systemd.SdNotifyStopping)
 				stop("signal", sig.String())
 			}
 		case order := <-d.orders:
@@ -253,6 +257,7 @@ func (d *daemon) serve(signals <-chan os.Signal) error {
 		case u := <-d.upgraded:
 			d.upgrading = false
 			if u.err == nil && !d.draining {
+				d.notify(fmt.Sprintf("MAINPID=%d", u.Pid)) // and it is the one to be told of from now on
 				stop("successor", u.Pid, "sessions_moved", u.Moved)
 			}
 		case cut := <-stopped:

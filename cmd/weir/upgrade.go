@@ -130,7 +130,7 @@ func (d *daemon) replace(binary string, sessions bool) (u upgraded) {
 	defer ours.Close()
 	child := exec.Command(binary, os.Args[1:]...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	child.Env = append(os.Environ(), inheritEnv+"="+strconv.Itoa(inheritFD))
+	child.Env = append(withoutWatchdogPid(), inheritEnv+"="+strconv.Itoa(inheritFD))
 	child.ExtraFiles = []*os.File{theirs}
 	err = child.Start()
 	_ = theirs.Close() // the child has its own

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+)
+
+// This file tells systemd how the process is (sd_notify(3)), if it is a service
+// of type notify. Elsewhere nobody listens, and nothing happens.
+
+// notify sends a state.
+func (d *daemon) notify(state ...string) {
+	if _, err := systemd.SdNotify(false, strings.Join(state, "\n")); err != nil {
+		d.logger.Warn("tell systemd", "state", state[0], "error", err)
+	}
+}
+
+// notifyReloading must be followed by a READY=1.
+func (d *daemon) notifyReloading() {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // can't fail
+	d.notify(systemd.SdNotifyReloading, fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000))
+}
+
+// watchdog tells systemd, as often as it asks for, that every worker still
+// answers. It never ends.
+func (d *daemon) watchdog() {
+	interval, err := systemd.SdWatchdogEnabled(false)
+	if err != nil {
+		d.logger.Warn("systemd's watchdog", "error", err)
+	}
+	if interval <= 0 {
+		return
+	}
+	for range time.Tick(interval / 2) {
+		if d.server.Responsive(interval / 4) {
+			d.notify(systemd.SdNotifyWatchdog)
+		}
+	}
+}
+
+// withoutWatchdogPid returns the environment for a successor, whose process id
+// is not known yet: without one the watchdog is for whoever reads it.
+func withoutWatchdogPid() []string {
+	var out []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "WATCHDOG_PID=") {
+			out = append(out, v)
+		}
+	}
+	return out
+}
