@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"stream/upstream":       {"conf", "stream/balance", "stream/handover", "stream/stats", clockPkg},
 	"stream/simulate":       {"conf", "stream/balance", "stream/upstream", clockPkg},
 	"stream/metrics":        {"conf", "stream", "stream/balance", "stream/stats", "stream/upstream", sysPkg, sysunix},
-	"stream/admin":          {"conf", "stream", "stream/..."},
+	"stream/admin":          {"conf", "stream", "stream/...", sysunix},
 	"stream/history":        {"conf", "stream/accesslog", "stream/decisions", "stream/upstream", sysPkg, clockPkg}, // who reads it is not its business
 	"stream/loop":           {sysPkg, clockPkg, sysunix},                                                           // no TCP, UDP or peers
 	"stream/udp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/decisions", "stream/history", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},

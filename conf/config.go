@@ -220,6 +220,6 @@ func NewListener(name string) Listener {
 		IdleTimeout:      10 * time.Minute,
 		HalfCloseTimeout: time.Minute,
 		DeadPeerTimeout:  30 * time.Second,
-		UDP:              Datagrams{IdleTimeout: time.Minute, Quarantine: time.Second},
+		UDP:              Datagrams{IdleTimeout: time.Minute, Quarantine: 500 * time.Millisecond},
 	}
 }

@@ -14,7 +14,7 @@ const (
 	maxPipesPerWorker = 1024
 	minPipesPerWorker = 4
 	// maxPooledPerWorker bounds the idle UDP sockets to peers.
-	maxPooledPerWorker = 8192
+	maxPooledPerWorker = 12288
 )
 
 // limits are what the process may use, derived from RLIMIT_NOFILE.

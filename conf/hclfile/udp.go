@@ -21,7 +21,7 @@ var udpBlock = &block{
 		{"requests", kindNumber, `1`},
 		{"responses", kindNumber, `1`},
 		{"max_sessions", kindNumber, `"auto"`},
-		{"quarantine", kindDuration, `"1s"`},
+		{"quarantine", kindDuration, `"500ms"`},
 	},
 	noOff: map[string]string{
 		"idle_timeout": `Nobody closes a UDP session, and answers get lost: some would stay for ever. Write a time, such as "1m".`,

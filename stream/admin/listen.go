@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/internal/sys"
 )
 
 // Listener is an open place of the control API.
@@ -113,13 +114,20 @@ func listenTCP(addr string, takenOver bool) (net.Listener, error) {
 	}
 	share := func(_, _ string, c syscall.RawConn) error {
 		var err error
-		if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }); e != nil {
+		if e := c.Control(func(fd uintptr) { err = setReusePort(int32(fd)) }); e != nil {
 			return e
 		}
 		return err
 	}
 	config := net.ListenConfig{Control: share}
 	return config.Listen(context.Background(), "tcp", addr)
+}
+
+func setReusePort(fd int32) error {
+	if errno := sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // listenUnix opens a socket that nobody but the owner can use from its first

@@ -41,15 +41,15 @@
 // are its own. After the session the socket rests for the quarantine; what comes
 // to it then is dropped and counted. One that was owed nothing is used again
 // afterwards, if its queue is empty; one that may still get answers is closed.
-// When sessions come faster than sockets have rested, the newest is used at once,
-// with another port: connect(2) to AF_UNSPEC gives the old one up, and what comes
-// to that finds nobody. (A new query in its own session cost 27 us of CPU with
-// new sockets, 19 with new ports, 17.5 with rested sockets; nginx 34 to 39.)
+// (A query in a session of its own cost 27 us of CPU with new sockets, 17.5 with
+// rested ones; nginx 34 to 39. Giving a resting socket another port, by
+// connect(2) to AF_UNSPEC and back, cost 19, but gives the old port up: 2 of
+// 20,000 answers that servers sent twice then reached somebody else.)
 // What comes later than that can reach another client: an answer that was sent
 // twice by the same socket, any other by way of a port that the kernel has given
 // out again, as with every proxy. Protocols that are prone to it have
 // identifiers, or ask for a longer quarantine. At most as many sockets rest as
-// there may be sessions, of the listener and of the process, and 8192 for each
+// there may be sessions, of the listener and of the process, and 12288 for each
 // worker; more are closed at once.
 //
 // # Several workers

@@ -81,21 +81,13 @@ func (w *Worker) poolOf(l *Listener, p *upstream.Peer) *peerPool {
 }
 
 // connTo returns a socket that is connected to the peer: one whose quarantine
-// is over, one with a new port, or a new one. local says that an error is not the peer's.
+// is over, or a new one. local says that an error is not the peer's.
 func (w *Worker) connTo(l *Listener, p *upstream.Peer) (c *conn, errno unix.Errno, local bool) {
 	pool := w.poolOf(l, p)
 	now := w.loop.Now()
 	for c := pool.oldest(); c != nil && now.Sub(c.since) >= l.Quarantine; c = pool.oldest() {
 		w.wake(pool.pop())
 		if w.empty(c) {
-			w.stats.UpstreamSocketsReused.Add(1)
-			return c, 0, false
-		}
-		w.closeConn(c)
-	}
-	if pool.n > 0 {
-		c := w.wake(pool.popNewest())
-		if w.renew(c) {
 			w.stats.UpstreamSocketsReused.Add(1)
 			return c, 0, false
 		}
@@ -132,28 +124,6 @@ func (w *Worker) dropIdle() {
 	for _, p := range w.pools {
 		half(p)
 	}
-}
-
-// popNewest returns the socket that has been idle for the shortest time, which
-// would have to rest for the longest. Preconditions: there is one.
-func (p *peerPool) popNewest() *conn {
-	p.n--
-	i := (p.head + p.n) % len(p.idle)
-	c := p.idle[i]
-	p.idle[i] = nil
-	p.least = min(p.least, p.n)
-	return c
-}
-
-// renew gives a socket that has not rested another port, so that what comes late
-// finds nobody, and reports whether it could. Three system calls cost half of
-// what a new socket does.
-func (w *Worker) renew(c *conn) bool {
-	if sys.Disconnect(c.fd) != 0 || !w.empty(c) {
-		return false
-	}
-	w.addr.SetInet(c.pool.peer.Addr)
-	return sys.Connect(c.fd, &w.addr) == 0
 }
 
 // empty takes what has come to an idle socket since the loop last heard of it,

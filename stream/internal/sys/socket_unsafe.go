@@ -29,13 +29,6 @@ func Connect(fd int32, to *Sockaddr) unix.Errno {
 	return errno
 }
 
-// Disconnect undoes connect(2) of a datagram socket, and the port it was given.
-func Disconnect(fd int32) unix.Errno {
-	var to [16]byte // AF_UNSPEC
-	_, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&to)), 16)
-	return errno
-}
-
 // Bind is bind(2).
 func Bind(fd int32, to *Sockaddr) unix.Errno {
 	_, _, errno := unix.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&to.raw)), uintptr(to.len))
