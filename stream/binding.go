@@ -26,6 +26,8 @@ type binding struct {
 	shared int32             // of a unix socket; -1 = none
 	group  SteererGroup      // nil = the kernel chooses the worker
 
+	recalled bool // sockets of this process, which are leaving, have the address
+
 	// of another process, until open and steer have used them
 	inherited []int32 // by worker; of a unix socket one
 	steered   int     // -1 = nothing
@@ -45,6 +47,10 @@ func (b *binding) open(workers []*worker) (err error) {
 	b.fds, b.shared = map[*worker]int32{}, -1
 	if len(b.inherited) > 0 {
 		return b.takeInherited(workers)
+	}
+	if b.recalled {
+		b.bound = b.place.addr
+		return b.openFor(workers)
 	}
 	// With SO_REUSEPORT a second weir, started by mistake, would silently take
 	// a share of the clients. A first socket without it finds out whether the

@@ -10,6 +10,9 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
@@ -151,7 +154,11 @@ func (s *Server) prepare(ctx context.Context, t *transition) (err error) {
 		}
 	}
 	for _, b := range t.opened {
-		if err := b.open(t.workers); err != nil {
+		err := b.open(t.workers)
+		if b.udp != nil && errors.Is(err, unix.EADDRINUSE) {
+			err = s.recall(t, b, err)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -161,6 +168,29 @@ func (s *Server) prepare(ctx context.Context, t *transition) (err error) {
 		}
 	}
 	return nil
+}
+
+// recall opens a UDP address that this very process has as yet, for sessions that
+// have outlived their listener. inUse is returned if that is not why it is taken.
+func (s *Server) recall(t *transition, b *binding, inUse error) error {
+	if !s.left(b.place) {
+		return inUse
+	}
+	b.closeUnserved(t.workers)
+	s.each(append(slices.Clone(s.workers), s.leaving...), func(w *worker) { w.udp.Recall(b.place.addr) })
+	b.recalled = true
+	return b.open(t.workers)
+}
+
+// left reports whether workers have sockets on an address that no binding has.
+func (s *Server) left(p place) bool {
+	var yes atomic.Bool
+	s.each(append(slices.Clone(s.workers), s.leaving...), func(w *worker) {
+		if w.udp.Leaving(p.addr) {
+			yes.Store(true)
+		}
+	})
+	return yes.Load()
 }
 
 // abandon closes what a failed prepare has opened.
@@ -378,10 +408,8 @@ func (s *Server) prepareLogs(t *transition) error {
 		t.log, t.decisions = s.log, s.decisions
 		return nil
 	}
-	rings := len(t.workers)
-	for _, w := range append(slices.Clone(s.leaving), t.retired...) {
-		rings = max(rings, w.id+1)
-	}
+	// A worker that leaves and the one that came with its number have one each.
+	rings := len(t.workers) + len(t.retired) + len(s.leaving)
 	log, err := accesslog.Open(&t.cfg.Log, rings, s.logger)
 	if err != nil {
 		return err
@@ -401,7 +429,7 @@ func (s *Server) commit(t *transition) {
 	oldLog, oldDecisions := s.log, s.decisions
 
 	for _, w := range t.started {
-		w.setLogs(t.log, t.decisions)
+		w.setLogs(t.log, t.decisions, slices.Index(t.workers, w))
 		w.setSteerer(t.steerer)
 		for _, b := range t.serving() {
 			s.complain(b.serve(w))
@@ -420,10 +448,12 @@ func (s *Server) commit(t *transition) {
 			b.unserve(w)
 		}
 	})
+	old := s.steerer
 	s.steer(t)
 	s.each(t.retired, (*worker).retire)
 	if t.newLog {
-		s.eachRunning(t, func(w *worker) { w.setLogs(t.log, t.decisions) })
+		all := s.having(t)
+		s.each(all, func(w *worker) { w.setLogs(t.log, t.decisions, slices.Index(all, w)) })
 	}
 	for _, b := range t.closed {
 		b.unsteer(false)
@@ -434,6 +464,12 @@ func (s *Server) commit(t *transition) {
 		for _, w := range t.retired {
 			delete(b.fds, w)
 		}
+	}
+	if t.resteered && t.steerer == nil && old != nil { // now that nobody's connections move
+		for _, b := range t.stay {
+			b.unsteer(true)
+		}
+		_ = old.Close()
 	}
 	s.listeners = t.listeners.withActive(s.listeners)
 	s.cfg, s.groups, s.bindings, s.workers, s.log, s.decisions = t.cfg, t.groups, t.serving(), t.workers, t.log, t.decisions
@@ -455,29 +491,46 @@ func (s *Server) steer(t *transition) {
 	old := s.steerer
 	if t.resteered {
 		for _, b := range t.stay {
-			b.unsteer(t.steerer == nil)
+			if t.steerer != nil {
+				b.resteer()
+			} else if b.group != nil && len(t.retired) > 0 {
+				// What those who go have not accepted still moves over; commit unsteers afterwards.
+				s.complain(b.steer(old, t.workers))
+			}
 		}
 		s.eachRunning(t, func(w *worker) { w.setSteerer(t.steerer) })
 		s.steerer = t.steerer
 	}
 	for _, b := range t.serving() {
+		if t.steerer == nil {
+			break
+		}
 		if b.group != nil && len(t.started)+len(t.retired) == 0 {
 			continue // nothing has changed for it
 		}
-		if err := b.steer(t.steerer, t.workers); err != nil {
+		err := b.steer(t.steerer, t.workers)
+		if err != nil {
+			b.unsteer(true) // it may have no room for so many workers: with another one
+			err = b.steer(t.steerer, t.workers)
+		}
+		if err != nil {
 			s.logger.Warn("the kernel chooses the workers instead", "error", err)
 			b.unsteer(true)
 		}
 	}
-	if t.resteered && old != nil {
+	if t.resteered && old != nil && t.steerer != nil {
 		_ = old.Close()
 	}
 }
 
 // eachRunning has all workers that have sessions do something.
 func (s *Server) eachRunning(t *transition, f func(*worker)) {
-	all := append(slices.Clone(t.workers), t.retired...)
-	s.each(append(all, s.leaving...), f)
+	s.each(s.having(t), f)
+}
+
+// having returns all workers that have sessions: those from now on come first.
+func (s *Server) having(t *transition) []*worker {
+	return append(append(slices.Clone(t.workers), t.retired...), s.leaving...)
 }
 
 // serving returns the bindings of the new configuration.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/internal/sys"
 )
@@ -95,6 +97,22 @@ func (b *binding) steer(st Steerer, workers []*worker) error {
 		}
 	}
 	return nil
+}
+
+// resteer leaves the binding to another steerer, which goes on with the same
+// sockets: the kernel lets them be in one group only. Until then they are steered
+// as before.
+func (b *binding) resteer() {
+	if b.group == nil {
+		return
+	}
+	fd, err := unix.FcntlInt(uintptr(b.group.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		b.unsteer(true) // the new group could not have them
+		return
+	}
+	b.steered = fd
+	b.unsteer(false)
 }
 
 // unsteer gives the choice back to the kernel.

@@ -97,11 +97,11 @@ func (w *worker) build(s *Server, lim limits) {
 	w.recording = &s.recording.on
 }
 
-// setLogs has the worker log to other writers.
-func (w *worker) setLogs(log *accesslog.Writer, d *decisions.Writer) {
+// setLogs has the worker log to other writers. The ring is its alone.
+func (w *worker) setLogs(log *accesslog.Writer, d *decisions.Writer, ring int) {
 	server := log.Wants(conf.VarServerAddr, conf.VarServerPort)
-	w.tcp.SetLogs(log.Ring(w.id), server, d)
-	w.udp.SetLogs(log.Ring(w.id), server, d)
+	w.tcp.SetLogs(log.Ring(ring), server, d)
+	w.udp.SetLogs(log.Ring(ring), server, d)
 	w.setRecording()
 }
 

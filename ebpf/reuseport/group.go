@@ -233,7 +233,15 @@ func (g *Group) Detach(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_REUSEPORT_BPF, 0); err != nil {
 		return fmt.Errorf("detach program: %w", err)
 	}
-	return nil
+	// Else they could be in no other group until the kernel has freed this one.
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil
+	}
+	slots, err := g.slotsLocked()
+	g.removeLocked(slots, func(uint64) bool { return true })
+	return err
 }
 
 // FD returns the descriptor that another process needs, besides the sockets,

@@ -81,6 +81,9 @@ func (l *Listener) Listen(a conf.Address, reusePort bool) (fd int32, bound conf.
 	if errno := sys.Bind(fd, &sa); errno != 0 {
 		return fail("bind", errno)
 	}
+	if reusePort {
+		sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0) // see setOptions
+	}
 	if a.Port == 0 {
 		if errno := sys.LocalAddr(fd, &sa); errno != 0 {
 			return fail("read bound address", errno)
@@ -94,6 +97,10 @@ func (l *Listener) Listen(a conf.Address, reusePort bool) (fd int32, bound conf.
 func setOptions(fd int32, family int, reusePort, wildcard bool) unix.Errno {
 	if reusePort {
 		if errno := sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); errno != 0 {
+			return errno
+		}
+		// For the bind alone: beside sockets that Unserve has taken out of the group.
+		if errno := sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); errno != 0 {
 			return errno
 		}
 	}

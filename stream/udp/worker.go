@@ -189,11 +189,39 @@ func (w *Worker) Unserve(fd int32, elsewhere bool) {
 		return
 	}
 	if elsewhere {
-		w.addr.SetInet(nobody(w.serverAddr(fd)))
-		sys.Connect(fd, &w.addr) // failing, it goes on as if nobody listened elsewhere
+		w.leaveAddress(fd)
 	}
 	w.sockets[i].leaving = true
 	w.leaving = true
+}
+
+// Recall has the sockets that are leaving get no more datagrams: others are to
+// listen on their address again. It runs on the loop's thread.
+func (w *Worker) Recall(bound conf.Address) {
+	for i := range w.sockets {
+		if s := &w.sockets[i]; s.leaving && s.fd >= 0 && s.bound == bound {
+			w.leaveAddress(s.fd)
+		}
+	}
+}
+
+// Leaving reports whether a socket on the address is leaving. It runs on the
+// loop's thread.
+func (w *Worker) Leaving(bound conf.Address) bool {
+	return slices.ContainsFunc(w.sockets, func(s socket) bool { return s.leaving && s.fd >= 0 && s.bound == bound })
+}
+
+// leaveAddress connects a listening socket to an address that no client has:
+// answers still leave from it, and the kernel gives it nothing any more. Failing,
+// it goes on as if nobody listened elsewhere.
+func (w *Worker) leaveAddress(fd int32) {
+	w.addr.SetInet(nobody(w.serverAddr(fd)))
+	sys.Connect(fd, &w.addr)
+	// Since Linux 6.13 that takes the socket out of its group. A new worker's
+	// socket must join the others', and not begin a group with this one, which
+	// would get all datagrams.
+	sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 0)
 }
 
 // nobody returns an address of the same family that no client has.
