@@ -593,8 +593,11 @@ func TestUpgradeUnderLoad(t *testing.T) {
 // thinking. The control API answers at once for the new process.
 func TestUpgradePause(t *testing.T) {
 	upgrades := 10
-	if long {
+	switch {
+	case long:
 		upgrades = 100
+	case raceEnabled:
+		upgrades = 3 // a start takes seconds
 	}
 	p := startUpgradable(t, upgradeOne, vars{"server": serve(t, echo)})
 	var window upgradeWindow

@@ -33,17 +33,21 @@ type Options struct {
 	// Inherit is the process whose work this one takes over, see HandOver. Start
 	// then returns when it has. nil = there is none.
 	Inherit *handover.Conn
+	// TakenOver is called when that is done, before the other process is told.
+	TakenOver func()
 }
 
 // Server is a running balancer.
 type Server struct {
 	// immutable after Start
-	logger  *slog.Logger
-	relay   tcp.Relay
-	lookup  upstream.LookupFunc
-	room    *tcp.Room
-	notices chan notice
-	serials serials
+	logger *slog.Logger
+	relay  tcp.Relay
+	lookup upstream.LookupFunc
+	room   *tcp.Room
+
+	takenOver func() // nil = nobody wants to know
+	notices   chan notice
+	serials   serials
 
 	recording recording     // of decisions
 	quit      chan struct{} // closed by Stop
@@ -106,6 +110,7 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 		quit:    make(chan struct{}),
 
 		newSteerer: opt.Steering,
+		takenOver:  opt.TakenOver,
 	}
 	if s.logger == nil {
 		s.logger = slog.Default()

@@ -190,11 +190,14 @@ func TestHandOverThatFails(t *testing.T) {
 		for {
 			m, fds, err := theirs.Receive()
 			handover.CloseAll(fds)
-			if err != nil || m.Kind == handover.Batch {
+			if err != nil || m.Kind == handover.Batch && m.Count > 0 {
 				break
 			}
+			if m.Kind == handover.Batch {
+				theirs.Send(&handover.Message{Kind: handover.Adopted})
+			}
 			if m.Kind == handover.Inherit {
-				theirs.Send(&handover.Message{Kind: handover.Ready})
+				theirs.Send(&handover.Message{Kind: handover.Ready, Sessions: handover.Sessions})
 			}
 		}
 		theirs.Close()
@@ -427,6 +430,62 @@ func TestHandOverOfHalfClosedAndDatagrams(t *testing.T) {
 	if b, err := io.ReadAll(c); err != nil || string(b) != "got question" {
 		t.Errorf("the half-closed session got %q: %v", b, err)
 	}
+}
+
+// A new process of another version of sessions takes over the sockets, and the
+// old one drains.
+func TestHandOverToAnotherVersionOfSessions(t *testing.T) {
+	at := freePort(t)
+	cfg := reloadConfig(at, named(t, "a"))
+	s := mustStart(t, cfg)
+	c, _ := dial(t, at.String())
+	ours, file, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	between := otherEnd(t, file)
+	onward, file, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := otherEnd(t, file)
+	pass := func(from, to *handover.Conn) {
+		for {
+			m, fds, err := from.Receive()
+			if err != nil {
+				to.Close()
+				return
+			}
+			if m.Kind == handover.Ready {
+				m.Sessions = 99
+			}
+			_ = to.Send(m, fds...)
+			handover.CloseAll(fds)
+		}
+	}
+	go pass(between, onward)
+	go pass(onward, between)
+	var next *stream.Server
+	var startErr error
+	var started sync.WaitGroup
+	started.Go(func() {
+		next, startErr = stream.Start(context.Background(), cfg, stream.Options{Logger: slog.New(slog.DiscardHandler), Inherit: theirs})
+		theirs.Close()
+	})
+	moved, err := s.HandOver(t.Context(), ours, true)
+	started.Wait()
+	if err != nil || startErr != nil || moved != 0 {
+		t.Fatalf("%d moved: %v, %v", moved, err, startErr)
+	}
+	ours.Close()
+	t.Cleanup(func() { stop(t, next) })
+	echoes(t, c)
+	d, _ := dial(t, at.String())
+	d.Close()
+	if s.Sessions() != 1 {
+		t.Errorf("%d sessions in the old server, want 1", s.Sessions())
+	}
+	c.Close()
 }
 
 func TestHandOverToAnotherVersion(t *testing.T) {

@@ -61,13 +61,13 @@ func runFile(cmd *cobra.Command, path string) error {
 		ended:    make(chan struct{}),
 		upgraded: make(chan upgraded, 1),
 	}
-	// The path, and not what it is a link to: an upgrade is for the file that is
-	// there then.
-	if d.binary, err = os.Executable(); err != nil {
-		return failed(err)
+	if d.binary, err = program(); err != nil {
+		return refuse(predecessor, err)
 	}
-	cfg := loadConfig(d.stderr, path).Config
+	read := loadConfig(d.stderr, path)
+	cfg := read.Config
 	if cfg == nil {
+		_ = refuse(predecessor, mistakes(path, read))
 		return &exitError{code: exitFailed}
 	}
 
@@ -85,10 +85,12 @@ func runFile(cmd *cobra.Command, path string) error {
 		err = d.start(cmd.Context(), cfg, signals)
 	} else {
 		err = d.succeed(cmd.Context(), cfg, predecessor, signals)
-		_ = predecessor.Close()
 	}
 	if err != nil {
-		return failed(err)
+		return refuse(predecessor, err)
+	}
+	if predecessor != nil {
+		_ = predecessor.Close()
 	}
 	defer d.metrics.Close()
 	defer d.admin.Close()
@@ -120,19 +122,30 @@ func (d *daemon) start(ctx context.Context, cfg *conf.Config, signals chan os.Si
 }
 
 // succeed starts the server with what another process hands over, which still
-// has the places of the control API and the metrics. Once the work is taken over
-// there is no way back, so that what fails then is only told.
+// has the places of the control API and the metrics until the work is taken over.
+// From then on there is no way back, so that what fails is only told.
 func (d *daemon) succeed(ctx context.Context, cfg *conf.Config, from *handover.Conn, signals chan os.Signal) (err error) {
-	if d.server, err = startServer(ctx, cfg, stream.Options{Logger: d.logger, Steering: newSteerer, Inherit: from}, signals); err != nil {
-		return err
-	}
-	if err := d.openMetrics(cfg, true); err != nil {
-		d.logger.Error("no metrics", "error", err)
-		_ = d.openMetrics(&conf.Config{}, true) // nowhere: that can't fail
-	}
 	control, err := admin.TakeOver(&cfg.Admin)
 	if err != nil {
-		d.logger.Error("no control API", "error", err)
+		return err
+	}
+	opt := stream.Options{Logger: d.logger, Steering: newSteerer, Inherit: from}
+	opt.TakenOver = func() {
+		if err := control.Publish(); err != nil {
+			d.logger.Error("no control API", "error", err)
+			control.Close()
+			control = nil
+		}
+		if err := d.openMetrics(cfg, true); err != nil {
+			d.logger.Error("no metrics", "error", err)
+			_ = d.openMetrics(&conf.Config{}, true) // nowhere: that can't fail
+		}
+	}
+	if d.server, err = startServer(ctx, cfg, opt, signals); err != nil {
+		if control != nil {
+			control.Close()
+		}
+		return err
 	}
 	d.attach(control)
 	return nil
@@ -157,7 +170,8 @@ type daemon struct {
 	orders chan func()   // from the control API
 	ended  chan struct{} // closed when nobody takes orders any more
 
-	upgraded chan upgraded // what has come of an upgrade
+	upgraded  chan upgraded              // what has come of an upgrade
+	successor atomic.Pointer[os.Process] // that has not taken over yet; nil = none
 
 	path            string // of the configuration
 	binary          string // of the program
@@ -220,6 +234,7 @@ func (d *daemon) serve(signals <-chan os.Signal) error {
 	hurried := false
 	stop := func(why ...any) {
 		d.draining = true
+		d.endSuccessor(hurried)
 		if hurried {
 			d.logger.Info("stopping at once", append(why, "sessions", d.server.Sessions())...)
 		} else {
@@ -245,6 +260,9 @@ func (d *daemon) serve(signals <-chan os.Signal) error {
 				continue
 			}
 			if sig == unix.SIGINT || d.draining {
+				if d.draining {
+					d.endSuccessor(true)
+				}
 				hurried = true
 				hurry()
 			}

@@ -8,11 +8,15 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
+	"github.com/weirlb/weir/conf/hclfile"
 	"github.com/weirlb/weir/stream/admin"
 	"github.com/weirlb/weir/stream/handover"
 )
@@ -51,6 +55,12 @@ handover, end in the old process, which drains.` + whereHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return show(cmd, &r, func(ctx context.Context, c *admin.Client) (*admin.Upgrade, error) { return c.Upgrade(ctx, order) }, writeUpgrade)
 		},
+	}
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		if order.Binary != "" { // a path here means nothing to a process that runs elsewhere
+			order.Binary, err = filepath.Abs(order.Binary)
+		}
+		return err
 	}
 	cmd.Flags().StringVar(&order.Binary, "binary", "", "program `FILE` of the new process; default: the running one's")
 	cmd.Flags().BoolVar(&order.Drain, "no-handover", false, "leave the sessions to the old process, which drains")
@@ -139,23 +149,72 @@ func (d *daemon) replace(binary string, sessions bool) (u upgraded) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }()
+	d.successor.Store(child.Process)
+	defer d.successor.Store(nil)
 
 	ctx, cancel := context.WithTimeout(context.Background(), connectPatience)
 	defer cancel()
 	moved, err := d.server.HandOver(ctx, ours, sessions)
 	if err != nil {
-		// It must not serve beside this one. If it has ended by itself, that is
-		// the reason.
+		// It must not serve beside this one. If it has ended by itself without a
+		// word, how it did is the reason.
+		patience := time.NewTimer(0)
+		if errors.Is(err, handover.ErrEnded) {
+			patience.Reset(time.Second)
+		}
 		select {
 		case why := <-ended:
-			err = fmt.Errorf("the new process ended: %w (its log says why)", orExit(why))
-		case <-time.After(time.Second):
+			if errors.Is(err, handover.ErrEnded) {
+				err = fmt.Errorf("the new process ended: %w (its log says why)", orExit(why))
+			}
+		case <-patience.C:
 			_ = child.Process.Kill()
 			<-ended
 		}
 		return upgraded{err: err}
 	}
 	return upgraded{Upgrade: admin.Upgrade{Pid: child.Process.Pid, From: os.Getpid(), Moved: moved, Left: d.server.Sessions()}}
+}
+
+// endSuccessor has a process that is about to take over stop as this one does.
+func (d *daemon) endSuccessor(now bool) {
+	p := d.successor.Load()
+	switch {
+	case p == nil:
+	case now:
+		_ = p.Kill()
+	default:
+		_ = p.Signal(unix.SIGTERM)
+	}
+}
+
+// refuse tells the process that started this one why it can't take over, and
+// returns the error.
+func refuse(predecessor *handover.Conn, err error) error {
+	if predecessor != nil {
+		_ = predecessor.Send(&handover.Message{Kind: handover.Failed, Error: err.Error()}) // else it sees the end
+		_ = predecessor.Close()
+	}
+	return failed(err)
+}
+
+// mistakes is the first error of a configuration, in one line.
+func mistakes(path string, r *hclfile.Result) error {
+	for _, d := range r.Diagnostics {
+		if d.Severity == hcl.DiagError {
+			return fmt.Errorf("%s has mistakes: line %d: %s", path, d.Subject.Start.Line, d.Summary)
+		}
+	}
+	return fmt.Errorf("%s has mistakes", path)
+}
+
+// program returns the path of the program's file as it was called, and not what it
+// is a link to: an upgrade is for the file that is there then.
+func program() (string, error) {
+	if path, err := exec.LookPath(os.Args[0]); err == nil {
+		return filepath.Abs(path)
+	}
+	return os.Executable()
 }
 
 func orExit(err error) error {

@@ -28,7 +28,8 @@ type Listener struct {
 	file   fs.FileInfo // of a unix socket, to remove no other one; nil over TCP
 	token  *token      // nil = none is asked for
 
-	takenOver bool // another process listens there as yet
+	takenOver bool   // another process listens there as yet
+	aside     string // path of a unix socket that is not published; "" = it is
 }
 
 // token is a secret in a form whose comparison tells nothing of it.
@@ -43,9 +44,27 @@ const (
 // none.
 func Listen(c *conf.Admin) (*Listener, error) { return open(c, false) }
 
-// TakeOver is Listen for a process that has taken over from another: the file of
-// the old one's socket is replaced, and its port is shared until it ends.
+// TakeOver is Listen for a process that takes over from another, which goes on
+// listening until Publish: a unix socket waits aside, and a port is not opened yet.
 func TakeOver(c *conf.Admin) (*Listener, error) { return open(c, true) }
+
+// Publish puts what TakeOver has prepared in place of the old process's. Until
+// it is served, clients wait.
+func (l *Listener) Publish() (err error) {
+	if l == nil {
+		return nil
+	}
+	if l.aside != "" {
+		err = os.Rename(l.aside, l.conf.Listen.Path)
+	} else {
+		l.socket, err = listenTCP(l.conf.Listen.String(), true)
+	}
+	if err != nil {
+		return fmt.Errorf("open control API: %w", err)
+	}
+	l.aside = ""
+	return nil
+}
 
 func open(c *conf.Admin, takenOver bool) (*Listener, error) {
 	if c.Listen.IsZero() {
@@ -64,6 +83,9 @@ func open(c *conf.Admin, takenOver bool) (*Listener, error) {
 
 func (l *Listener) open() (err error) {
 	if !l.conf.Listen.IsUnix() {
+		if l.takenOver {
+			return nil
+		}
 		l.socket, err = listenTCP(l.conf.Listen.String(), l.takenOver)
 		return err
 	}
@@ -72,18 +94,17 @@ func (l *Listener) open() (err error) {
 
 func (l *Listener) openUnix() error {
 	path := l.conf.Listen.Path
+	if l.takenOver {
+		path += ".new"
+		l.aside = path
+	}
 	gid, err := groupID(l.conf.Group)
 	if err != nil {
 		return err
 	}
 	socket, err := listenUnix(path)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		if l.takenOver {
-			err = os.Remove(path)
-		} else {
-			err = removeStale(path)
-		}
-		if err != nil {
+		if err := removeStale(path); err != nil {
 			return err
 		}
 		socket, err = listenUnix(path)
@@ -249,12 +270,19 @@ func (l *Listener) Addr() conf.Address { return l.conf.Listen }
 // Close stops listening.
 func (l *Listener) Close() {
 	l.remove()
+	if l.socket == nil {
+		return
+	}
 	_ = l.socket.Close() // what it waits for comes no more either way
 }
 
 // remove removes the socket's file, if it is still its own.
 func (l *Listener) remove() {
-	if now, err := os.Lstat(l.conf.Listen.Path); l.file != nil && err == nil && os.SameFile(now, l.file) {
-		_ = os.Remove(l.conf.Listen.Path) // its directory may have become read-only
+	path := l.conf.Listen.Path
+	if l.aside != "" {
+		path = l.aside
+	}
+	if now, err := os.Lstat(path); l.file != nil && err == nil && os.SameFile(now, l.file) {
+		_ = os.Remove(path) // its directory may have become read-only
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -11,12 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Version is that of the messages. It goes up with every change that another
-// version would misunderstand.
+// Version is that of the messages about sockets and peers. They only ever gain
+// what another version may ignore: it stays.
 const Version = 1
+
+// Sessions is the version of the messages about sessions. It goes up with every
+// change that another version would misunderstand; the two then move sockets
+// and no sessions.
+const Sessions = 1
 
 // ErrVersion is wrapped when the other process speaks another version.
 var ErrVersion = errors.New("the other process speaks another version of the handover")
+
+// ErrEnded is wrapped when the other process is gone.
+var ErrEnded = errors.New("the other process has ended")
 
 // maxMessage bounds one message: a session's unsent bytes, twice 16 KiB in
 // base64, and what else there is to say.
@@ -84,7 +93,11 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 	if len(fds) > 0 {
 		oob = unix.UnixRights(fds...)
 	}
-	if _, _, err := c.c.WriteMsgUnix(text, oob, nil); err != nil {
+	_, _, err = c.c.WriteMsgUnix(text, oob, nil)
+	switch {
+	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
+		return fmt.Errorf("send %s: %w", m.Kind, ErrEnded)
+	case err != nil:
 		return fmt.Errorf("send %s: %w", m.Kind, err)
 	}
 	return nil
@@ -93,7 +106,15 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 // Receive receives a message with its descriptors, which are the caller's.
 func (c *Conn) Receive() (*Message, []int, error) {
 	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.buf, c.oob)
-	if err != nil {
+	if errors.Is(err, unix.ECONNRESET) {
+		// It has gone without having read all that it was sent. The kernel says
+		// so once, and before what it has sent itself.
+		n, oobn, flags, _, err = c.c.ReadMsgUnix(c.buf, c.oob)
+	}
+	switch {
+	case errors.Is(err, unix.ECONNRESET), errors.Is(err, io.EOF):
+		return nil, nil, fmt.Errorf("receive: %w", ErrEnded)
+	case err != nil:
 		return nil, nil, fmt.Errorf("receive: %w", err)
 	}
 	fds, err := rights(c.oob[:oobn])
@@ -106,7 +127,7 @@ func (c *Conn) Receive() (*Message, []int, error) {
 	}
 	switch {
 	case n == 0:
-		return fail(fmt.Errorf("receive: the other process has ended"))
+		return fail(fmt.Errorf("receive: %w", ErrEnded))
 	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 		return fail(fmt.Errorf("receive: message is too long"))
 	}

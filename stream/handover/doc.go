@@ -10,7 +10,9 @@
 //	hello, sockets, peers, inherit   ->
 //	                                 <-   ready, once everything is set up, or its end
 //	accepts no more; go              ->
+//	an empty batch                   ->
 //	                                      accepts
+//	                                 <-   adopted: it is ready for sessions
 //	sessions, batch                  ->
 //	                                 <-   adopted, for each batch
 //	done                             ->
@@ -18,13 +20,13 @@
 //
 // Until a batch is answered its sessions are the old process's: it has only
 // ceased to move their bytes, and goes on with them if the new one fails. A
-// process that does not know the other's version gets no sessions: the old one
-// drains.
+// process of another version of sessions gets none: the old one drains. Before
+// that, what a process does not know it ignores.
 //
 // Units: spans of time are nanoseconds before the message was made, -1 for what
 // has not happened.
 //
-// Errors: of the socket, and [ErrVersion].
+// Errors: of the socket, [ErrEnded] and [ErrVersion].
 //
 // Ownership: a Conn may be used by one goroutine for each direction.
 // Descriptors are sent as duplicates; those that are received belong to the

@@ -18,7 +18,7 @@ const (
 	Admin     Kind = "admin"     // the listening socket of the control API: Name, and its descriptor
 	Peer      Kind = "peer"      // Peer
 	Inherit   Kind = "inherit"   // that was all there is to set up with
-	Ready     Kind = "ready"     // the new process could accept
+	Ready     Kind = "ready"     // the new process could accept: Sessions
 	Go        Kind = "go"        // it shall
 	Datagrams Kind = "datagrams" // there are no more UDP sessions: read from clients
 	TCP       Kind = "tcp"       // a session: TCP, and its descriptors
@@ -32,17 +32,18 @@ const (
 
 // Message is one message. What does not belong to its kind is absent.
 type Message struct {
-	Kind    Kind
-	Version int          `json:",omitempty"`
-	Serial  uint64       `json:",omitempty"` // the numbers of sessions are below this
-	Name    string       `json:",omitempty"`
-	Socket  *SocketState `json:",omitempty"`
-	Peer    *PeerState   `json:",omitempty"`
-	TCP     *TCPState    `json:",omitempty"`
-	UDP     *UDPState    `json:",omitempty"`
-	Count   int          `json:",omitempty"`
-	Refused []uint64     `json:",omitempty"`
-	Error   string       `json:",omitempty"`
+	Kind     Kind
+	Version  int          `json:",omitempty"`
+	Sessions int          `json:",omitempty"` // version of what is said about sessions; 0 = none are understood
+	Serial   uint64       `json:",omitempty"` // the numbers of sessions are below this
+	Name     string       `json:",omitempty"`
+	Socket   *SocketState `json:",omitempty"`
+	Peer     *PeerState   `json:",omitempty"`
+	TCP      *TCPState    `json:",omitempty"`
+	UDP      *UDPState    `json:",omitempty"`
+	Count    int          `json:",omitempty"`
+	Refused  []uint64     `json:",omitempty"`
+	Error    string       `json:",omitempty"`
 }
 
 // SocketState is a listening socket.

@@ -40,7 +40,7 @@ func (w *Worker) Pack(most int) []*Parcel {
 // movable reports whether the session relays and nothing is wrong with it: one
 // that is about to end does so here.
 func (s *session) movable() bool {
-	return s.phase == relaying && !s.packed && !s.half[down].broken() && !s.half[up].broken() &&
+	return s.phase == relaying && !s.packed && !s.refused && !s.half[down].broken() && !s.half[up].broken() &&
 		!(s.flow[down].done && s.flow[up].done)
 }
 
@@ -117,6 +117,26 @@ func (w *Worker) Keep(p *Parcel) {
 	}
 	s.packed = false
 	w.resumeRelay(s)
+}
+
+// Refused has a session go on here that the other process can't go on with. Pack
+// leaves it out until Resume. It runs on the loop's thread.
+func (w *Worker) Refused(p *Parcel) {
+	w.Keep(p)
+	if s := p.session; s.generation == p.generation {
+		s.refused = true
+	}
+}
+
+// Expected returns how many sessions can still be packed, now or when they are
+// connected. It runs on the loop's thread.
+func (w *Worker) Expected() (n int) {
+	w.sessions.All(func(_ int32, s *session) {
+		if s.phase < relaying || s.movable() {
+			n++
+		}
+	})
+	return n
 }
 
 // forget gives up a session that goes on elsewhere.

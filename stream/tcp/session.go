@@ -48,6 +48,7 @@ type session struct {
 	halfClosed bool // one side has ended its input and the other was told
 	putOff     bool // the loop will call again in the next turn
 	packed     bool // on its way to another process: it stands still
+	refused    bool // by that: it ends here
 }
 
 const (

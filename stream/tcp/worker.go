@@ -188,6 +188,7 @@ func (w *Worker) Pause() {
 // Resume is the end of Pause.
 func (w *Worker) Resume() {
 	w.handing, w.paused = false, true
+	w.sessions.All(func(_ int32, s *session) { s.refused = false })
 	w.resume()
 }
 

@@ -39,8 +39,11 @@ func (w *Worker) Pause() {
 	}
 }
 
-// Resume is the end of Pause.
+// Resume is the end of Pause, if there was one.
 func (w *Worker) Resume() {
+	if !w.paused {
+		return
+	}
 	w.paused = false
 	for i := range w.sockets {
 		if s := &w.sockets[i]; s.fd >= 0 {
