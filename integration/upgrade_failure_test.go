@@ -242,7 +242,7 @@ func TestUpgradeThatFails(t *testing.T) {
 		{name: "place of the control API that can't be", config: [2]string{"/run/admin.sock", "/nonesuch/admin.sock"}, words: "there is no directory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			args := []string{"upgrade", "--admin", adminPlace(string(good))}
+			args := []string{"upgrade", "--json", "--admin", adminPlace(string(good))}
 			if test.binary != "" {
 				args = append(args, "--binary", test.binary)
 			}
@@ -257,6 +257,12 @@ func TestUpgradeThatFails(t *testing.T) {
 			before := len(p.stderr.String())
 			took := within(t, 5*time.Second, "the upgrade that fails", func() {
 				s := p.weirWith(nil, args...)
+				if s.code == 0 {
+					var u upgradeJSON
+					if json.Unmarshal([]byte(s.out), &u) == nil {
+						p.become(u.Pid) // to end it
+					}
+				}
 				s.wantFailure(t, 1, "not upgraded, and everything goes on here: ")
 				s.wantFailure(t, 1, test.words)
 			})

@@ -755,7 +755,7 @@ func TestUpgradeRedis(t *testing.T) {
 	benchmark := need(t, "redis-benchmark", "redis-tools")
 	p := startUpgradable(t, upgradeOne, vars{"server": startRedis(t, "a")})
 	_, port, _ := net.SplitHostPort(p.addr)
-	requests := 60000 * int(load/time.Second)
+	requests := 30000 * int(load/time.Second)
 	var out string
 	var err error
 	n := p.duringUpgrades(func() {
