@@ -3,7 +3,7 @@
 //
 // One session, step by step, and the file that tells of each:
 //
-//	the kernel spreads connections over the workers' sockets   tcp/listener.go
+//	the kernel, or a steerer, chooses the worker               steering.go, tcp/listener.go
 //	a worker's loop wakes up                                   loop/loop.go
 //	the connection is accepted, if there is room               tcp/worker.go
 //	a peer is picked, and the next one if it fails             tcp/session.go, upstream/group.go, balance/
@@ -12,6 +12,14 @@
 //	bytes move: small ones copied, big ones spliced            tcp/session.go, tcp/pipe.go
 //	ends and resets are passed on, deadlines kept              tcp/session.go, loop/wheel.go
 //	one log line is written, and the worker remembers it       accesslog/, history/
+//
+// A UDP session's life is told in udp/session.go; its half of a worker shares the
+// loop with TCP's (worker.go).
+//
+// Start and a change of the configuration are one thing: prepared aside, where all
+// that can fail happens, and committed on every worker (reload.go, binding.go,
+// upstream/update.go). Another process takes over by upgrade.go, in which the
+// messages of handover/ carry sockets, the state of peers and sessions.
 //
 // An operator sees sessions and peers and changes them (sessions.go, operate.go;
 // over the control API: admin/). What was counted is read in reading.go, and served
