@@ -12,8 +12,10 @@
 // One session is one selection of a peer, as in nginx's stream module: no
 // session moves to another peer because its peer does not answer. It ends when
 // every datagram has had its `responses`, when nothing has moved for
-// idle_timeout, or when it must make room. A datagram that comes after the end
-// begins a new session, with a new selection. So does one whose session's peer
+// idle_timeout, or when it must make room. Datagrams of one client that are read
+// together share a session that `requests` leaves open, even if `responses` is
+// "none" and each would have been enough to end it. A datagram that comes after
+// the end begins a new session, with a new selection. So does one whose session's peer
 // has refused an earlier datagram (ICMP port unreachable), was set down by the
 // operator or is no longer in the configuration: such sessions end there and then, and no client talks to a dead
 // peer for longer than it takes to be refused once.
