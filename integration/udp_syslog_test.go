@@ -119,6 +119,10 @@ func TestUDPSyslog(t *testing.T) {
 					fewest = sent / 2
 				case alone:
 					fewest, most = 1, 1
+				case !test.perLine:
+					// A port that the kernel gives to another logger within
+					// idle_timeout goes on with the session it finds.
+					fewest = sent * 9 / 10
 				}
 				if sessions < fewest || sessions > most {
 					t.Errorf("%d sessions for %d lines, want %d to %d", sessions, sent, fewest, most)

@@ -201,9 +201,13 @@ func refuse(predecessor *handover.Conn, err error) error {
 // mistakes is the first error of a configuration, in one line.
 func mistakes(path string, r *hclfile.Result) error {
 	for _, d := range r.Diagnostics {
-		if d.Severity == hcl.DiagError {
-			return fmt.Errorf("%s has mistakes: line %d: %s", path, d.Subject.Start.Line, d.Summary)
+		if d.Severity != hcl.DiagError {
+			continue
 		}
+		if d.Subject == nil { // of no line: the file can't be read
+			return fmt.Errorf("%s: %s: %s", path, d.Summary, d.Detail)
+		}
+		return fmt.Errorf("%s has mistakes: line %d: %s", path, d.Subject.Start.Line, d.Summary)
 	}
 	return fmt.Errorf("%s has mistakes", path)
 }
