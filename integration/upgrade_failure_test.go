@@ -216,6 +216,7 @@ func TestUpgradeThatFails(t *testing.T) {
 		name   string
 		binary string
 		config [2]string // what is replaced by what
+		gone   bool      // the configuration file
 		words  string    // that tell why
 		log    string    // and more in the log; "" = nothing
 	}{
@@ -237,6 +238,7 @@ func TestUpgradeThatFails(t *testing.T) {
 		{name: "something else instead of ready", binary: heir(t, "other"), words: "got bye, want ready"},
 		{name: "end instead of ready", binary: heir(t, "end"), words: "ended: exit status 7"},
 		{name: "mistake in the configuration", config: [2]string{"listener", "listner"}, words: "weir.hcl", log: "listner"},
+		{name: "no configuration file", gone: true, words: "there is no file"},
 		{name: "access log that can't be opened", config: [2]string{p.access, "/nonesuch/access.log"}, words: "/nonesuch/access.log"},
 		{name: "address that is taken", config: [2]string{p.addr, p.addr + `", "` + serve(t, echo)}, words: "address already in use"},
 		{name: "place of the control API that can't be", config: [2]string{"/run/admin.sock", "/nonesuch/admin.sock"}, words: "there is no directory"},
@@ -252,6 +254,12 @@ func TestUpgradeThatFails(t *testing.T) {
 					t.Fatalf("no %q in the configuration", test.config[0])
 				}
 				writeConfig(t, file, changed)
+				defer writeConfig(t, file, string(good))
+			}
+			if test.gone {
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
 				defer writeConfig(t, file, string(good))
 			}
 			before := len(p.stderr.String())
