@@ -42,7 +42,8 @@ type proxy struct {
 // where says under which circumstances weir is started.
 type where struct {
 	namespace *netns.Namespace
-	nofile    int // RLIMIT_NOFILE; 0 = as it is
+	nofile    int        // RLIMIT_NOFILE; 0 = as it is
+	sockets   []*os.File // that a service manager passes
 }
 
 // start runs weir with a configuration until the test ends, when it must stop
@@ -101,7 +102,11 @@ func launch(t *testing.T, at where, config string, v vars) *proxy {
 	if at.nofile > 0 {
 		argv = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, at.nofile), "sh"}, argv...)
 	}
+	if len(at.sockets) > 0 {
+		argv = append([]string{"sh", "-c", fmt.Sprintf(`LISTEN_FDS=%d LISTEN_PID=$$ exec "$@"`, len(at.sockets)), "sh"}, argv...)
+	}
 	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.ExtraFiles = at.sockets
 	p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error

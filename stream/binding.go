@@ -22,14 +22,16 @@ type binding struct {
 	order  int          // in the configuration
 	tcp    *tcp.Listener
 	udp    *udp.Listener
-	fds    map[*worker]int32 // a unix socket is one descriptor, shared
-	shared int32             // of a unix socket; -1 = none
+	fds    map[*worker]int32 // a shared socket is one descriptor
+	shared int32             // all workers' socket, as a unix one and one of a service manager are; -1 = none
 	group  SteererGroup      // nil = the kernel chooses the worker
 
+	kept     bool // a service manager has the socket too, and its path is not ours to remove
 	recalled bool // sockets of this process, which are leaving, have the address
 
 	// of another process, until open and steer have used them
-	inherited []int32 // by worker; of a unix socket one
+	activated bool    // a service manager's rather: to be set up
+	inherited []int32 // by worker; one if it is shared
 	steered   int     // -1 = nothing
 }
 
@@ -74,7 +76,12 @@ func (b *binding) open(workers []*worker) (err error) {
 // takeInherited gives the workers the sockets of another process. What it has
 // no socket for is opened; what is too much stays in inherited.
 func (b *binding) takeInherited(workers []*worker) error {
-	if b.bound.IsUnix() {
+	if b.activated {
+		if err := b.adopt(b.inherited[0]); err != nil {
+			return fmt.Errorf("listener %q: %w", b.name, err)
+		}
+	}
+	if b.bound.IsUnix() || b.kept && b.tcp != nil {
 		b.shared, b.inherited = b.inherited[0], b.inherited[1:]
 		return b.openFor(workers)
 	}
@@ -84,6 +91,13 @@ func (b *binding) takeInherited(workers []*worker) error {
 	}
 	b.inherited = b.inherited[n:]
 	return b.openFor(workers[n:])
+}
+
+func (b *binding) adopt(fd int32) error {
+	if b.udp != nil {
+		return b.udp.Adopt(fd, b.bound)
+	}
+	return b.tcp.Adopt(fd, b.bound)
 }
 
 // closeInherited closes what was not taken.
@@ -194,14 +208,16 @@ func (b *binding) release() {
 	b.unsteer(false)
 }
 
-// closeShared closes a unix socket. Its path is removed first, so that nobody
-// can connect to a socket that nobody accepts from. Preconditions: no worker
+// closeShared closes a shared socket. The path of a unix socket is removed
+// first, so that nobody can connect to a socket that nobody accepts from. Preconditions: no worker
 // serves it.
 func (b *binding) closeShared() {
 	if b.shared < 0 {
 		return
 	}
-	_ = os.Remove(b.bound.Path) // gone already is fine
+	if b.bound.IsUnix() && !b.kept {
+		_ = os.Remove(b.bound.Path) // gone already is fine
+	}
 	sys.Close(b.shared)
 	b.shared = -1
 }

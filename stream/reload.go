@@ -341,14 +341,15 @@ func (s *Server) compareListeners(t *transition, workers int) {
 			was := old[b.place]
 			if was == nil {
 				if in := s.estate.take(b.place); in != nil {
-					b.bound, b.inherited, b.steered = in.bound, in.fds, in.steered
+					b.bound, b.inherited, b.steered, b.kept = in.bound, in.fds, in.steered, in.kept
+					b.activated = s.estate.conn == nil
 				}
 				t.opened = append(t.opened, &b)
 				t.change.Opened = append(t.change.Opened, b.place.String())
 				continue
 			}
 			delete(old, b.place)
-			b.bound, b.fds, b.shared, b.group = was.bound, maps.Clone(was.fds), was.shared, was.group
+			b.bound, b.fds, b.shared, b.group, b.kept = was.bound, maps.Clone(was.fds), was.shared, was.group, was.kept
 			t.stay[was] = &b
 			if before := s.cfg.Listener(was.name); was.name != c.Name || before == nil || !sameListener(before, c) {
 				t.change.Changed = append(t.change.Changed, fmt.Sprintf("listener %s (%s)", c.Name, b.place))

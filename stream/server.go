@@ -33,6 +33,9 @@ type Options struct {
 	// Inherit is the process whose work this one takes over, see HandOver. Start
 	// then returns when it has. nil = there is none.
 	Inherit *handover.Conn
+	// Sockets are bound ones that a service manager opened for this process, for
+	// listeners that have their addresses. Start owns them. Not beside Inherit.
+	Sockets []int32
 	// TakenOver is called when that is done, before the other process is told.
 	TakenOver func()
 }
@@ -129,6 +132,12 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 		}
 		defer s.estate.close()
 		s.serials.next.Store(s.estate.serial)
+	} else if len(opt.Sockets) > 0 {
+		var err error
+		if s.estate, err = activated(cfg, opt.Sockets); err != nil {
+			return nil, err
+		}
+		defer s.estate.close()
 	}
 	t := &transition{cfg: cfg}
 	if err := s.prepare(ctx, t); err != nil {
@@ -139,8 +148,9 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 			s.logger.Warn(n.msg, n.args...)
 		}
 	})
-	if s.estate == nil {
+	if s.estate == nil || s.estate.conn == nil {
 		s.commit(t)
+		s.estate = nil
 	} else if err := s.takeOver(t); err != nil {
 		t.abandon(s)
 		close(s.notices)

@@ -77,7 +77,7 @@ func (s *Server) bequeath(c *handover.Conn) error {
 		return err
 	}
 	for _, b := range s.bindings {
-		st := handover.SocketState{Protocol: b.place.protocol, Addr: b.place.addr, Bound: b.bound, Worker: -1}
+		st := handover.SocketState{Protocol: b.place.protocol, Addr: b.place.addr, Bound: b.bound, Worker: -1, Kept: b.kept}
 		if b.shared >= 0 {
 			if err := c.Send(&handover.Message{Kind: handover.Socket, Socket: &st}, int(b.shared)); err != nil {
 				return err
@@ -248,9 +248,10 @@ func (s *Server) send(c *handover.Conn, n int, one func(i int) error) (refused [
 	return m.Refused, nil
 }
 
-// estate is what another process has left to this one.
+// estate is what another process has left to this one, or the sockets that a
+// service manager has opened for it.
 type estate struct {
-	conn    *handover.Conn
+	conn    *handover.Conn // nil = of a service manager
 	serial  uint64
 	sockets map[place]*legacy
 	peers   []*handover.PeerState
@@ -261,6 +262,7 @@ type legacy struct {
 	bound   conf.Address
 	fds     []int32 // by worker
 	steered int     // -1 = nothing
+	kept    bool
 }
 
 // inherit receives what the other process tells to set up with.
@@ -305,7 +307,7 @@ func (e *estate) legacy(st *handover.SocketState) *legacy {
 	p := place{st.Protocol, st.Addr}
 	l := e.sockets[p]
 	if l == nil {
-		l = &legacy{bound: st.Bound, steered: -1}
+		l = &legacy{bound: st.Bound, steered: -1, kept: st.Kept}
 		e.sockets[p] = l
 	}
 	return l

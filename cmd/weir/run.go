@@ -111,7 +111,7 @@ func (d *daemon) start(ctx context.Context, cfg *conf.Config, signals chan os.Si
 	if err != nil {
 		return err
 	}
-	if d.server, err = startServer(ctx, cfg, stream.Options{Logger: d.logger, Steering: newSteerer}, signals); err != nil {
+	if d.server, err = startServer(ctx, cfg, stream.Options{Logger: d.logger, Steering: newSteerer, Sockets: activated()}, signals); err != nil {
 		if control != nil {
 			control.Close()
 		}

@@ -6,12 +6,27 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 )
 
 // This file tells systemd how the process is (sd_notify(3)), if it is a service
 // of type notify. Elsewhere nobody listens, and nothing happens.
+
+// activated returns the sockets that systemd opened for this process
+// (sd_listen_fds(3)).
+func activated() []int32 {
+	var fds []int32
+	for _, f := range activation.Files(true) {
+		// The file must not close its descriptor when it is collected.
+		if fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			fds = append(fds, int32(fd))
+		}
+		_ = f.Close()
+	}
+	return fds
+}
 
 // notify sends a state.
 func (d *daemon) notify(state ...string) {

@@ -51,7 +51,8 @@ type SocketState struct {
 	Protocol conf.Protocol
 	Addr     conf.Address // as configured
 	Bound    conf.Address
-	Worker   int // -1 = all workers'
+	Worker   int  // -1 = all workers'
+	Kept     bool `json:",omitempty"` // a service manager has it too
 }
 
 // PeerRef names a peer.

@@ -108,6 +108,30 @@ func (l *Listener) Listen(a conf.Address, reusePort bool) (fd int32, bound conf.
 	return fd, a, nil
 }
 
+// Adopt sets up a bound socket that a service manager opened for the address.
+// All workers accept from it.
+func (l *Listener) Adopt(fd int32, a conf.Address) error {
+	fail := func(call string, err error) error { return fmt.Errorf("listen on %s: %s: %w", a, call, err) }
+	if err := unix.SetNonblock(int(fd), true); err != nil {
+		return fail("set non-blocking", err)
+	}
+	if !a.IsUnix() {
+		if errno := sys.SetNoDelay(fd); errno != 0 {
+			return fail("set socket options", errno)
+		}
+		if l.Congestion != "" {
+			if errno := sys.SetCongestion(fd, l.Congestion); errno != 0 {
+				return fail(fmt.Sprintf("set congestion %q (see net.ipv4.tcp_available_congestion_control)", l.Congestion), errno)
+			}
+		}
+	}
+	// It may listen already; then this is about the backlog.
+	if errno := sys.Listen(fd, math.MaxInt32); errno != 0 {
+		return fail("listen", errno)
+	}
+	return nil
+}
+
 // setListenOptions sets what accepted sockets inherit, and how the address may
 // be shared.
 func (l *Listener) setListenOptions(fd int32, family int, reusePort bool) unix.Errno {

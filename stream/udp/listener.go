@@ -94,6 +94,28 @@ func (l *Listener) Listen(a conf.Address, reusePort bool) (fd int32, bound conf.
 	return fd, a, nil
 }
 
+// Adopt sets up a bound socket that a service manager opened for the address.
+// One worker receives from it; for others Listen opens more, which needs the
+// same user.
+func (l *Listener) Adopt(fd int32, a conf.Address) error {
+	fail := func(call string, err error) error { return fmt.Errorf("listen on %s: %s: %w", a, call, err) }
+	if err := unix.SetNonblock(int(fd), true); err != nil {
+		return fail("set non-blocking", err)
+	}
+	if errno := sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); errno != 0 {
+		return fail("set socket options", errno)
+	}
+	ip, _ := a.IP()
+	family := unix.AF_INET
+	if ip.Is6() {
+		family = unix.AF_INET6
+	}
+	if errno := setBuffers(fd, family, ip.IsUnspecified()); errno != 0 {
+		return fail("set socket options", errno)
+	}
+	return nil
+}
+
 func setOptions(fd int32, family int, reusePort, wildcard bool) unix.Errno {
 	if reusePort {
 		if errno := sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); errno != 0 {
@@ -110,6 +132,10 @@ func setOptions(fd int32, family int, reusePort, wildcard bool) unix.Errno {
 			return errno
 		}
 	}
+	return setBuffers(fd, family, wildcard)
+}
+
+func setBuffers(fd int32, family int, wildcard bool) unix.Errno {
 	sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // as far as it goes
 	sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, receiveBuffer)
 	if wildcard {
