@@ -96,12 +96,30 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 	_, _, err = c.c.WriteMsgUnix(text, oob, nil)
 	switch {
 	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
-		return fmt.Errorf("send %s: %w", m.Kind, ErrEnded)
+		return fmt.Errorf("send %s: %w", m.Kind, c.lastWord())
 	case err != nil:
 		return fmt.Errorf("send %s: %w", m.Kind, err)
 	}
 	return nil
 }
+
+// lastWord is why a process that has ended did so: what it said before, or that it
+// has said nothing.
+func (c *Conn) lastWord() error {
+	for {
+		m, fds, err := c.Receive()
+		if err != nil {
+			return err
+		}
+		CloseAll(fds)
+		if m.Kind == Failed {
+			return failure(m)
+		}
+	}
+}
+
+// failure is the error that a message of kind Failed tells.
+func failure(m *Message) error { return fmt.Errorf("the other process says: %s", m.Error) }
 
 // Receive receives a message with its descriptors, which are the caller's.
 func (c *Conn) Receive() (*Message, []int, error) {
@@ -150,7 +168,7 @@ func (c *Conn) Expect(kind Kind) (*Message, []int, error) {
 	}
 	CloseAll(fds)
 	if m.Kind == Failed {
-		return nil, nil, fmt.Errorf("the other process says: %s", m.Error)
+		return nil, nil, failure(m)
 	}
 	return nil, nil, fmt.Errorf("receive: got %s, want %s", m.Kind, kind)
 }
