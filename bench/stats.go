@@ -20,6 +20,20 @@ type series struct {
 	Name    string             `json:"name"`
 	Median  map[string]float64 `json:"median,omitempty"`
 	Samples []sample           `json:"samples"`
+	// Syscalls counts system calls for each unit of the scenario's work, by
+	// name; nil if nobody looked.
+	Syscalls map[string]float64 `json:"syscalls,omitempty"`
+	// Runtime is what weir's Go runtime did in all measured runs; nil for the
+	// others.
+	Runtime *goRuntime `json:"runtime,omitempty"`
+}
+
+// goRuntime is what a Go process did over a time.
+type goRuntime struct {
+	GCCycles float64 `json:"gc_cycles"`
+	Objects  float64 `json:"allocated_objects"`
+	Bytes    float64 `json:"allocated_bytes"`
+	Work     float64 `json:"work"` // units of the scenario's work in that time
 }
 
 // spread is a metric over the rounds. Without a value every field is NaN.
