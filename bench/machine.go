@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"debug/buildinfo"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -13,32 +14,34 @@ import (
 
 // machine describes where the figures were taken.
 type machine struct {
-	CPU       string  `json:"cpu"`
-	Cores     int     `json:"cores"`
-	Memory    string  `json:"memory"`
-	Kernel    string  `json:"kernel"`
-	Load      string  `json:"load_at_start"`
-	Files     int     `json:"rlimit_nofile"`
-	Somaxconn string  `json:"somaxconn"`
-	Ports     string  `json:"ip_local_port_range"`
-	Rmem      string  `json:"tcp_rmem"`
-	Wmem      string  `json:"tcp_wmem"`
-	Network   network `json:"network"`
+	CPU             string  `json:"cpu"`
+	Cores           int     `json:"cores"`
+	Memory          string  `json:"memory"`
+	Kernel          string  `json:"kernel"`
+	Load            string  `json:"load_at_start"`
+	Vulnerabilities string  `json:"cpu_vulnerabilities"`
+	Files           int     `json:"rlimit_nofile"`
+	Somaxconn       string  `json:"somaxconn"`
+	Ports           string  `json:"ip_local_port_range"`
+	Rmem            string  `json:"tcp_rmem"`
+	Wmem            string  `json:"tcp_wmem"`
+	Network         network `json:"network"`
 }
 
 func describeMachine(n network) machine {
 	return machine{
-		CPU:       colonField("/proc/cpuinfo", "model name"),
-		Cores:     runtime.NumCPU(),
-		Memory:    memorySize(colonField("/proc/meminfo", "MemTotal")),
-		Kernel:    readLine("/proc/sys/kernel/osrelease"),
-		Load:      firstWord(readLine("/proc/loadavg")),
-		Files:     fileLimit(),
-		Somaxconn: readLine("/proc/sys/net/core/somaxconn"),
-		Ports:     words(readLine("/proc/sys/net/ipv4/ip_local_port_range")),
-		Rmem:      words(readLine("/proc/sys/net/ipv4/tcp_rmem")),
-		Wmem:      words(readLine("/proc/sys/net/ipv4/tcp_wmem")),
-		Network:   n,
+		CPU:             colonField("/proc/cpuinfo", "model name"),
+		Cores:           runtime.NumCPU(),
+		Memory:          memorySize(colonField("/proc/meminfo", "MemTotal")),
+		Kernel:          readLine("/proc/sys/kernel/osrelease"),
+		Load:            firstWord(readLine("/proc/loadavg")),
+		Files:           fileLimit(),
+		Somaxconn:       readLine("/proc/sys/net/core/somaxconn"),
+		Ports:           words(readLine("/proc/sys/net/ipv4/ip_local_port_range")),
+		Rmem:            words(readLine("/proc/sys/net/ipv4/tcp_rmem")),
+		Wmem:            words(readLine("/proc/sys/net/ipv4/tcp_wmem")),
+		Vulnerabilities: describeVulnerabilities("/sys/devices/system/cpu/vulnerabilities"),
+		Network:         n,
 	}
 }
 
@@ -72,26 +75,69 @@ func firstWord(s string) string {
 
 func words(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// versionOrder is the order of the report's version lines.
-var versionOrder = []string{weir, "nginx", "haproxy", "iperf3", "iperf", "wrk", "go"}
-
+// describeVersions asks every program that takes part or could; one that is
+// not installed is left out.
 func describeVersions(ctx context.Context, contestants []*contestant) map[string]string {
-	v := map[string]string{
-		"nginx":  versionLine(ctx, "nginx", "-v"), // also the HTTP backend
-		"iperf3": versionLine(ctx, "iperf3", "--version"),
-		"iperf":  versionLine(ctx, "iperf", "-v"),
-		"wrk":    versionLine(ctx, "wrk", "-v"),
-		"go":     runtime.Version(),
+	v := map[string]string{"go": runtime.Version()}
+	for name, flag := range map[string]string{
+		"nginx": "-v", "haproxy": "-v", "iperf3": "--version", "iperf": "-v", "wrk": "-v",
+		"pgbench": "--version", "redis-server": "--version", "redis-benchmark": "--version", "strace": "--version",
+	} {
+		if _, err := exec.LookPath(name); err == nil {
+			v[name] = versionLine(ctx, name, flag)
+		}
 	}
 	for _, c := range contestants {
-		switch c.name {
-		case "haproxy":
-			v[c.name] = versionLine(ctx, "haproxy", "-v")
-		case weir:
-			v[c.name] = versionLine(ctx, c.program, "version") + buildRevision(c.program)
+		if productOf(c.name) == weir {
+			v[weir] = versionLine(ctx, c.program, "version") + buildRevision(c.program)
 		}
 	}
 	return v
+}
+
+// describeCommit is the commit of the tree that the bench was started in, which
+// is weir's when make built it a moment ago. A build without version control
+// information does not know its own.
+func describeCommit(ctx context.Context) string {
+	commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	text := strings.TrimSpace(string(commit))
+	changes, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no").Output()
+	if err != nil || len(changes) > 0 {
+		text += " with changes"
+	}
+	return text
+}
+
+// describeVulnerabilities sums up what the kernel says about the CPU's vulnerabilities
+// and its own countermeasures, some of which cost a system call dearly. Each
+// file of dir is one of them.
+func describeVulnerabilities(dir string) string {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return "unknown"
+	}
+	var mitigated, open []string
+	for _, f := range files {
+		text := readLine(dir + "/" + f.Name())
+		switch {
+		case strings.HasPrefix(text, "Not affected"):
+		case strings.HasPrefix(text, "Mitigation: "):
+			mitigated = append(mitigated, f.Name()+" ("+strings.TrimPrefix(text, "Mitigation: ")+")")
+		default:
+			open = append(open, f.Name()+" ("+text+")")
+		}
+	}
+	return fmt.Sprintf("%d known, %d mitigated%s, %d open%s", len(files), len(mitigated), listed(mitigated), len(open), listed(open))
+}
+
+func listed(items []string) string {
+	if len(items) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(items, ", ")
 }
 
 // buildRevision is what the Go toolchain stamped into a binary.

@@ -18,7 +18,8 @@ import (
 // options is what the command line asked for; immutable after parseOptions.
 type options struct {
 	weir     string
-	out      string
+	out      string // directory for the report, "" for none
+	name     string // of the report's files
 	only     []string
 	proxies  []string
 	rounds   int
@@ -48,9 +49,6 @@ func main() {
 		args = args[1:]
 	}
 	opts, err := parseOptions(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
 	if err != nil {
 		exit(err)
 	}
@@ -71,6 +69,9 @@ func main() {
 }
 
 func exit(err error) {
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(0)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -83,14 +84,15 @@ func parseOptions(args []string) (options, error) {
 	var only, proxies string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.weir, "weir", "build/weir", "weir `binary` to measure")
-	fs.StringVar(&o.out, "out", "", "also write every sample and the machine as JSON to this `file`")
+	fs.StringVar(&o.out, "out", "", "also write the report to this `directory`: NAME.json has every sample, NAME.md the tables")
+	fs.StringVar(&o.name, "name", time.Now().UTC().Format(time.DateOnly), "`name` of the report's files")
 	fs.StringVar(&only, "only", "", "comma-separated `scenarios` to run, tcp and udp being all of a kind: "+strings.Join(scenarioNames(), ", "))
 	fs.StringVar(&proxies, "proxies", strings.Join(proxyNames, ","), "comma-separated `proxies` to compare with a direct connection")
 	fs.IntVar(&o.rounds, "rounds", 0, "rounds per scenario (default 5, with -quick 2)")
 	fs.IntVar(&o.seconds, "seconds", 0, "seconds per run (default 3, with -quick 1)")
 	fs.IntVar(&o.workers, "workers", 1, "worker threads or processes of every proxy")
 	fs.DurationVar(&o.patience, "patience", 0, "`time` to wait, and to repeat, for each run that something else on the machine disturbs")
-	fs.BoolVar(&o.quick, "quick", false, "short runs of most scenarios, under three minutes in all; shows that things work, not how fast")
+	fs.BoolVar(&o.quick, "quick", false, "short runs of most scenarios, under five minutes in all; shows that things work, not how fast")
 	fs.BoolVar(&o.install, "install", true, "as root, install missing tools from the distribution")
 	fs.BoolVar(&o.netns, "netns", true, "as root, run in a network namespace of its own")
 	if err := fs.Parse(args); err != nil {
@@ -191,41 +193,55 @@ func run(opts options, network network) error {
 		return err
 	}
 
-	report := report{
+	if opts.out != "" { // before an hour of work, not after
+		if err := os.MkdirAll(opts.out, 0o755); err != nil {
+			return err
+		}
+	}
+	r := &report{
+		Format:   reportFormat,
 		Quick:    opts.quick,
-		Workers:  opts.workers,
 		Rounds:   opts.rounds,
 		Seconds:  opts.seconds,
 		Patience: opts.patience.String(),
 		Started:  time.Now().UTC(),
+		Commit:   describeCommit(ctx),
 		Machine:  describeMachine(network),
 		Versions: describeVersions(ctx, contestants),
 		Tuning:   describeTuning(contestants),
 	}
-	printHeader(os.Stdout, &report)
+	printHeader(os.Stdout, r)
+	err = runScenarios(ctx, e, contestants, r)
+	if ctx.Err() != nil {
+		return errors.New("interrupted, everything started has been stopped")
+	}
+	if err != nil {
+		r.Ended = err.Error()
+	}
+	r.Took = time.Since(r.Started).Round(time.Second).String()
+	printSummary(os.Stdout, r)
+	if opts.out != "" {
+		err = errors.Join(err, r.save(filepath.Join(opts.out, opts.name)))
+	}
+	if n := r.failedRuns(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d runs failed, see the tables", n))
+	}
+	return err
+}
+
+// runScenarios adds each wanted scenario's result to the report and prints it,
+// up to the first that cannot be run.
+func runScenarios(ctx context.Context, e *env, contestants []*contestant, r *report) error {
 	for _, sc := range scenarios {
-		if !slices.Contains(opts.only, sc.name) {
+		if !slices.Contains(e.only, sc.name) {
 			continue
 		}
 		res, err := runScenario(ctx, e, sc, contestants)
-		if ctx.Err() != nil {
-			return errors.New("interrupted, everything started has been stopped")
-		}
 		if err != nil {
 			return fmt.Errorf("run %s: %w", sc.name, err)
 		}
-		report.Scenarios = append(report.Scenarios, res)
+		r.Scenarios = append(r.Scenarios, res)
 		printScenario(os.Stdout, res)
-	}
-	report.Took = time.Since(report.Started).Round(time.Second).String()
-	printSummary(os.Stdout, &report)
-	if opts.out != "" {
-		if err := saveReport(opts.out, &report); err != nil {
-			return err
-		}
-	}
-	if n := report.failedRuns(); n > 0 {
-		return fmt.Errorf("%d runs failed, see the tables", n)
 	}
 	return nil
 }

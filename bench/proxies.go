@@ -26,9 +26,6 @@ var proxyNames = []string{"nginx", "haproxy", haproxySplice, weir}
 // bulk scenarios only, beside the HAProxy that decides by itself (splice-auto).
 const haproxySplice = "haproxy-splice"
 
-// rivals are those that weir is measured against.
-var rivals = []string{"nginx", "haproxy", haproxySplice}
-
 // maxSessions bounds what every proxy is configured for; the descriptors of the
 // process may allow fewer.
 const maxSessions = 9000

@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"slices"
+	"strings"
 )
 
 // result is one scenario's outcome.
@@ -113,18 +114,68 @@ func (r *result) spread(name string, m metric) spread {
 	return s.spread(m.Name)
 }
 
-// bestRival is the better of nginx and HAProxy in a metric, by median.
-func (r *result) bestRival(m metric) spread {
-	best := noSpread
-	for _, name := range rivals {
-		s := r.spread(name, m)
-		switch {
-		case !s.ok():
-		case !best.ok(), m.Lower && s.median < best.median, !m.Lower && s.median > best.median:
+// products are what the summary compares, a column each.
+var products = []string{direct, "nginx", "haproxy", weir}
+
+// rivalProducts are those that weir is measured against.
+var rivalProducts = []string{"nginx", "haproxy"}
+
+// productOf is the part of a contestant's name before its setting.
+func productOf(contestant string) string {
+	name, _, _ := strings.Cut(contestant, "-")
+	return name
+}
+
+// settingOf is the rest of the name: a variant, a number of workers or both;
+// "" is one worker and nothing special.
+func settingOf(contestant string) string {
+	_, setting, _ := strings.Cut(contestant, "-")
+	return setting
+}
+
+// chosen is the setting of a product that is best in the scenario's first
+// figure, nil when none has it. All the product's figures are taken from it:
+// the rate of one setting and the CPU of another are nobody's to have.
+func (r *result) chosen(product string) *series {
+	var best *series
+	first := r.Metrics[0]
+	for _, s := range r.Contestants {
+		if productOf(s.Name) != product || !r.spread(s.Name, first).ok() {
+			continue
+		}
+		if best == nil || first.better(r.spread(s.Name, first).median, r.spread(best.Name, first).median) {
 			best = s
 		}
 	}
 	return best
+}
+
+// figure is a product's in its chosen setting.
+func (r *result) figure(product string, m metric) spread {
+	s := r.chosen(product)
+	if s == nil {
+		return noSpread
+	}
+	return r.spread(s.Name, m)
+}
+
+// bestRival is the better of nginx and HAProxy in a metric, by median, each in
+// its chosen setting.
+func (r *result) bestRival(m metric) spread {
+	best := noSpread
+	for _, name := range rivalProducts {
+		if s := r.figure(name, m); s.ok() && (!best.ok() || m.better(s.median, best.median)) {
+			best = s
+		}
+	}
+	return best
+}
+
+func (m metric) better(a, b float64) bool {
+	if m.Lower {
+		return a < b
+	}
+	return a > b
 }
 
 func (s *series) flawed() bool {

@@ -1,52 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// report is everything one comparison found; -out saves it as it is.
-type report struct {
-	Quick     bool              `json:"quick"`
-	Workers   int               `json:"workers"`
-	Rounds    int               `json:"rounds"`
-	Seconds   int               `json:"seconds"`
-	Patience  string            `json:"patience"`
-	Started   time.Time         `json:"started"`
-	Took      string            `json:"took"`
-	Machine   machine           `json:"machine"`
-	Versions  map[string]string `json:"versions"`
-	Tuning    map[string]string `json:"tuning"`
-	Scenarios []*result         `json:"scenarios"`
-}
-
-func (r *report) failedRuns() int {
-	n := 0
-	for _, sc := range r.Scenarios {
-		for _, s := range sc.Contestants {
-			for _, sm := range s.Samples {
-				if sm.Failed != "" {
-					n++
-				}
-			}
-		}
-	}
-	return n
-}
-
-func saveReport(path string, r *report) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(b, '\n'), 0o644)
-}
 
 func printHeader(w io.Writer, r *report) {
 	fmt.Fprintf(w, "# weir against nginx, HAProxy and a direct connection\n\n")
@@ -57,26 +20,27 @@ func printHeader(w io.Writer, r *report) {
 		fmt.Fprintf(w, "- runs during which something else used more than %.2f cores were repeated, each for up to %s\n", busyCores, r.Patience)
 	}
 	m := r.Machine
-	fmt.Fprintf(w, "- %s, medians of %d rounds of %d s, %d worker(s) per proxy\n", r.Started.Format(time.RFC3339), r.Rounds, r.Seconds, r.Workers)
+	fmt.Fprintf(w, "- %s, medians of %d rounds of %d s\n", r.Started.Format(time.RFC3339), r.Rounds, r.Seconds)
 	fmt.Fprintf(w, "- %s, %d cores, %s memory, Linux %s, load %s at the start\n", m.CPU, m.Cores, m.Memory, m.Kernel, m.Load)
 	if load, err := strconv.ParseFloat(m.Load, 64); err == nil && load > 0.25*float64(m.Cores) {
 		fmt.Fprintf(w, "- **the machine was busy with something else at the start: expect wide ranges**\n")
 	}
 	fmt.Fprintf(w, "- network: %s; congestion control of every socket: %s; somaxconn %s, ports %s, tcp_rmem %s, tcp_wmem %s\n",
 		m.Network.Where, m.Network.Congestion, m.Somaxconn, m.Ports, m.Rmem, m.Wmem)
-	for _, name := range versionOrder {
-		v, ok := r.Versions[name]
-		if !ok {
-			continue
-		}
-		line := fmt.Sprintf("- %s: %s", name, v)
-		if t := r.Tuning[name]; t != "" {
-			line += "; " + t
-		}
-		fmt.Fprintln(w, line)
+	fmt.Fprintf(w, "- CPU vulnerabilities: %s\n", m.Vulnerabilities)
+	fmt.Fprintf(w, "- commit %s\n", r.Commit)
+	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
+		fmt.Fprintf(w, "- %s: %s\n", name, r.Versions[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Tuning)) {
+		fmt.Fprintf(w, "- settings of %s: %s\n", name, r.Tuning[name])
+	}
+	if r.Ended != "" {
+		fmt.Fprintf(w, "- **this comparison ended early: %s**\n", r.Ended)
 	}
 	fmt.Fprintf(w, "\nCells are `median (min..max)`. `x direct` and `x best` are medians over the median of the direct connection\n"+
-		"and of the better of nginx and HAProxy: above 1 is better for rates, below 1 for everything else. `!` marks errors.\n")
+		"and of the better of nginx and HAProxy, each in the setting that is best in the scenario's first figure: above 1 is\n"+
+		"better for rates, below 1 for everything else. `!` marks errors. A name that ends in -2 has two workers.\n")
 }
 
 // printScenario writes one table: the figures of every contestant, then the
@@ -114,6 +78,8 @@ func printScenario(w io.Writer, r *result) {
 		rows = append(rows, row)
 	}
 	printTable(w, rows)
+	printSyscalls(w, r)
+	printRuntime(w, r)
 	printOthers(w, r)
 	printErrors(w, r)
 }
@@ -173,33 +139,6 @@ func printErrors(w io.Writer, r *result) {
 			fmt.Fprintf(w, "- ! %s, round %d: %s\n", s.Name, sm.Round, text)
 		}
 	}
-}
-
-// printSummary writes every figure of every scenario on a line of its own.
-func printSummary(w io.Writer, r *report) {
-	fmt.Fprintf(w, "\n## Summary\n\n")
-	if r.Quick {
-		fmt.Fprintf(w, "**QUICK run, not for comparison.** ")
-	}
-	fmt.Fprintf(w, "`~`: the ranges of weir and of the better rival overlap, the run does not tell them apart.\n\n")
-	names := append([]string{direct}, proxyNames...)
-	rows := [][]string{append(append([]string{"scenario", "figure"}, names...), "weir x direct", "weir x best")}
-	for _, sc := range r.Scenarios {
-		for _, m := range sc.Metrics {
-			row := []string{sc.Name, m.Name + " " + m.Unit}
-			for _, name := range names {
-				row = append(row, formatFigure(sc.spread(name, m).median))
-			}
-			own, best := sc.spread(weir, m), sc.bestRival(m)
-			cell := formatRatio(ratio(own.median, best.median))
-			if own.ok() && best.ok() && own.overlaps(best) {
-				cell += " ~"
-			}
-			rows = append(rows, append(row, formatRatio(ratio(own.median, sc.spread(direct, m).median)), cell))
-		}
-	}
-	printTable(w, rows)
-	fmt.Fprintf(w, "\nTook %s.\n", r.Took)
 }
 
 // printTable writes a markdown table whose columns also line up as plain text.

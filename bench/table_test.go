@@ -50,17 +50,60 @@ func runs(name string, values ...float64) *series {
 	return s
 }
 
+var rateOnly = []metric{{Name: "v", Unit: "x"}}
+
 func TestBestRival(t *testing.T) {
-	r := &result{Contestants: []*series{runs(direct, 1, 99), runs("nginx", 10, 12), runs("haproxy", 4, 30, 8), runs(weir, 1)}}
-	if got := r.bestRival(metric{Name: "v"}).median; got != 11 {
+	r := &result{Metrics: rateOnly, Contestants: []*series{runs(direct, 1, 99), runs("nginx", 10, 12), runs("haproxy", 4, 30, 8), runs(weir, 1)}}
+	if got := r.bestRival(r.Metrics[0]).median; got != 11 {
 		t.Errorf("higher is better: got %v, want nginx's 11", got)
 	}
-	if got := r.bestRival(metric{Name: "v", Lower: true}).median; got != 8 {
+	r.Metrics = []metric{{Name: "v", Lower: true}}
+	if got := r.bestRival(r.Metrics[0]).median; got != 8 {
 		t.Errorf("lower is better: got %v, want haproxy's 8", got)
 	}
-	alone := &result{Contestants: []*series{runs(direct, 1), runs(weir, 1)}}
-	if got := alone.bestRival(metric{Name: "v"}); got.ok() {
+	alone := &result{Metrics: rateOnly, Contestants: []*series{runs(direct, 1), runs(weir, 1)}}
+	if got := alone.bestRival(alone.Metrics[0]); got.ok() {
 		t.Errorf("no rivals: got %v, want none", got)
+	}
+}
+
+// One setting is faster and another cheaper: the product is the faster one, in
+// all its figures.
+func TestChosenSetting(t *testing.T) {
+	rate, cpu := metric{Name: "rate"}, metric{Name: "cpu", Lower: true, ProxyOnly: true}
+	run := func(name string, rate, cpu float64) *series {
+		return &series{Name: name, Samples: []sample{{Values: map[string]float64{"rate": rate, "cpu": cpu}}}}
+	}
+	failed := &series{Name: "haproxy-splice-2", Samples: []sample{{Failed: "no answer"}}}
+	r := &result{Metrics: []metric{rate, cpu}, Contestants: []*series{
+		run(direct, 100, 0), run("nginx", 10, 3), run("nginx-2", 12, 5), failed, run("haproxy", 7, 8), run("haproxy-splice", 8, 9), run(weir, 15, 4), run("weir-2", 14, 1),
+	}}
+	for product, want := range map[string]string{direct: direct, "nginx": "nginx-2", "haproxy": "haproxy-splice", weir: weir} {
+		if got := r.chosen(product).Name; got != want {
+			t.Errorf("%s: got %s, want %s", product, got, want)
+		}
+	}
+	if got := r.bestRival(cpu).median; got != 5 {
+		t.Errorf("CPU of the better rival: got %v, want the 5 of nginx-2, not the 3 of nginx", got)
+	}
+	if got := r.figure(weir, cpu).median; got != 4 {
+		t.Errorf("CPU of weir: got %v, want 4", got)
+	}
+	if got := r.figure(direct, cpu); got.ok() {
+		t.Errorf("direct has no proxy, yet its CPU is %v", got)
+	}
+	if got := r.chosen("envoy"); got != nil {
+		t.Errorf("one that did not take part: got %+v", got)
+	}
+}
+
+func TestProductAndSetting(t *testing.T) {
+	for name, want := range map[string][2]string{
+		"nginx": {"nginx", ""}, "nginx-2": {"nginx", "2"}, "haproxy-splice-2": {"haproxy", "splice-2"},
+	} {
+		if got := [2]string{productOf(name), settingOf(name)}; got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
 	}
 }
 
@@ -83,15 +126,15 @@ func TestSummaryMarksOverlap(t *testing.T) {
 	summary := func(own *series) string {
 		var b strings.Builder
 		printSummary(&b, &report{Scenarios: []*result{{
-			Name: "s", Metrics: []metric{{Name: "v", Unit: "x"}},
-			Contestants: []*series{runs(direct, 40), runs("nginx", 10, 14), runs("haproxy", 9), own},
+			Name: "s", Metrics: rateOnly,
+			Contestants: []*series{runs(direct, 40), runs("nginx", 1), runs("nginx-2", 10, 14), runs("haproxy", 9), own},
 		}}})
 		return b.String()
 	}
-	if got := summary(runs(weir, 12, 20)); !strings.Contains(got, "| 0.40          | 1.33 ~ ") {
+	if got := summary(runs(weir, 12, 20)); !strings.Contains(squeeze(got), "| s | v x | 40.0 | 12.0 [2] | 9.00 | 16.0 | 0.40 | 1.33 ~ |") {
 		t.Errorf("overlapping ranges are not marked:\n%s", got)
 	}
-	if got := summary(runs(weir, 16, 20)); !strings.Contains(got, "| 0.45          | 1.50 ") || strings.Contains(got, "1.50 ~") {
+	if got := summary(runs(weir, 16, 20)); !strings.Contains(squeeze(got), "| 18.0 | 0.45 | 1.50 |") {
 		t.Errorf("ranges apart:\n%s", got)
 	}
 }

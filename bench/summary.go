@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"io"
+)
+
+// printReport writes the whole report, the summary first.
+func printReport(w io.Writer, r *report) {
+	printHeader(w, r)
+	printSummary(w, r)
+	for _, sc := range r.Scenarios {
+		printScenario(w, sc)
+	}
+}
+
+// printSummary writes every figure of every scenario on a line of its own, with
+// one column per product.
+func printSummary(w io.Writer, r *report) {
+	fmt.Fprintf(w, "\n## Summary\n\n")
+	if r.Quick {
+		fmt.Fprintf(w, "**QUICK run, not for comparison.** ")
+	}
+	fmt.Fprintf(w, "Every product in the setting that is best in the scenario's first figure, which is in brackets unless it is\n"+
+		"one worker and nothing special. `~`: the ranges of weir and of the better rival overlap, the run does not tell them\n"+
+		"apart. Reached is by the medians: `yes` with ranges apart, `not told apart` when they overlap.\n\n")
+	head := append([]string{"scenario", "figure"}, products...)
+	rows := [][]string{append(head, "weir x direct", "weir x best", "target", "reached")}
+	count := map[verdict]int{}
+	for _, sc := range r.Scenarios {
+		for i, m := range sc.Metrics {
+			row := []string{sc.Name, m.Name + " " + m.Unit}
+			for _, p := range products {
+				cell := formatFigure(sc.figure(p, m).median)
+				if s := sc.chosen(p); i == 0 && s != nil && settingOf(s.Name) != "" {
+					cell += " [" + settingOf(s.Name) + "]"
+				}
+				row = append(row, cell)
+			}
+			own := sc.figure(weir, m)
+			row = append(row, formatRatio(ratio(own.median, sc.figure(direct, m).median)), formatVersus(own, sc.bestRival(m)))
+			goal, judged := "", verdict("")
+			if t, ok := targetOf(sc.Name, m.Name); ok {
+				goal, judged = t.format(m), t.judge(sc, m)
+				count[judged]++
+			}
+			rows = append(rows, append(row, goal, string(judged)))
+		}
+	}
+	printTable(w, rows)
+	fmt.Fprintf(w, "\nTargets: %d reached, %d missed, %d not told apart, %d without figures.\n\nTook %s.\n",
+		count[reached], count[missed], count[notApart], count[noFigures], r.Took)
+}
+
+// formatVersus is a ratio of medians, marked when the ranges overlap.
+func formatVersus(own, other spread) string {
+	cell := formatRatio(ratio(own.median, other.median))
+	if own.ok() && other.ok() && own.overlaps(other) {
+		cell += " ~"
+	}
+	return cell
+}
