@@ -59,11 +59,13 @@ var guarded = map[string]string{
 	"github.com/zclconf/go-cty":  "only conf/hclfile evaluates expressions",
 	"github.com/prometheus":      "only stream/metrics speaks to Prometheus",
 	"github.com/agext/levenshte": "only conf/hclfile guesses names",
+	"gonum.org/v1/plot":          "only bench draws",
 }
 
 // guardedAllowed are the exceptions to guarded.
 var guardedAllowed = map[string][]string{
 	"cmd/weir":       {"github.com/spf13/cobra", "github.com/hashicorp/hcl"},
+	"bench":          {"gonum.org/v1/plot"},
 	"conf/hclfile":   {"github.com/hashicorp/hcl", "github.com/zclconf/go-cty", "github.com/agext/levenshte"},
 	"ebpf/reuseport": {"github.com/cilium/ebpf"},
 	"stream/metrics": {"github.com/prometheus/client_golang", "github.com/prometheus/client_model"},

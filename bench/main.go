@@ -84,7 +84,7 @@ func parseOptions(args []string) (options, error) {
 	var only, proxies string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.weir, "weir", "build/weir", "weir `binary` to measure")
-	fs.StringVar(&o.out, "out", "", "also write the report to this `directory`: NAME.json has every sample, NAME.md the tables")
+	fs.StringVar(&o.out, "out", "", "also write the report to this `directory`: NAME.json has every sample, NAME.md the tables, NAME.svg and NAME-direct.svg are plots")
 	fs.StringVar(&o.name, "name", time.Now().UTC().Format(time.DateOnly), "`name` of the report's files")
 	fs.StringVar(&only, "only", "", "comma-separated `scenarios` to run, tcp and udp being all of a kind: "+strings.Join(scenarioNames(), ", "))
 	fs.StringVar(&proxies, "proxies", strings.Join(proxyNames, ","), "comma-separated `proxies` to compare with a direct connection")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -56,12 +57,16 @@ func (r *report) save(base string) error {
 	return r.render(base)
 }
 
-// render writes base.md.
+// render writes base.md and its plots, base.svg and base-direct.svg.
 func (r *report) render(base string) error {
-	return writeFile(base+".md", func(w io.Writer) error {
-		printReport(w, r)
-		return nil
-	})
+	return errors.Join(
+		writeFile(base+".md", func(w io.Writer) error {
+			printReport(w, r, filepath.Base(base))
+			return nil
+		}),
+		writeFile(base+".svg", r.plotRivals),
+		writeFile(base+"-direct.svg", r.plotDirect),
+	)
 }
 
 func writeFile(path string, write func(io.Writer) error) error {

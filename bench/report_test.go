@@ -44,7 +44,7 @@ func madeUp() *report {
 
 func TestReportGolden(t *testing.T) {
 	var b bytes.Buffer
-	printReport(&b, madeUp())
+	printReport(&b, madeUp(), "made-up")
 	golden := filepath.Join("testdata", "report.md")
 	if *update {
 		if err := os.WriteFile(golden, b.Bytes(), 0o644); err != nil {
@@ -69,8 +69,10 @@ func TestSaveAndLoad(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if info, err := os.Stat(base + ".md"); err != nil || info.Size() == 0 {
-		t.Errorf("%v, %v", info, err)
+	for _, file := range []string{base + ".md", base + ".svg", base + "-direct.svg"} {
+		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v, %v", file, info, err)
+		}
 	}
 }
 

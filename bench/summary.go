@@ -5,9 +5,11 @@ import (
 	"io"
 )
 
-// printReport writes the whole report, the summary first.
-func printReport(w io.Writer, r *report) {
+// printReport writes the whole report, the summary first. The plots stand
+// beside it under the name of base.
+func printReport(w io.Writer, r *report, base string) {
 	printHeader(w, r)
+	fmt.Fprintf(w, "\n![weir against the better of nginx and HAProxy](%s.svg)\n\n![each against a direct connection](%s-direct.svg)\n", base, base)
 	printSummary(w, r)
 	for _, sc := range r.Scenarios {
 		printScenario(w, sc)
