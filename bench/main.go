@@ -37,11 +37,19 @@ func init() {
 	runtime.LockOSThread()
 }
 
+// commands work on saved reports and measure nothing.
+var commands = map[string]func(args []string) error{
+	"compare": compareCommand,
+}
+
 func main() {
 	args := os.Args[1:]
 	if len(args) > 0 {
 		if role, ok := roles[args[0]]; ok {
 			exit(role(args[1:]))
+		}
+		if command, ok := commands[args[0]]; ok {
+			exit(command(args[1:]))
 		}
 	}
 	inside := len(args) > 0 && args[0] == namespaceArg

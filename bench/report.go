@@ -45,6 +45,16 @@ func (r *report) failedRuns() int {
 	return n
 }
 
+// scenario returns the result with a name, nil when it was not run.
+func (r *report) scenario(name string) *result {
+	for _, sc := range r.Scenarios {
+		if sc.Name == name {
+			return sc
+		}
+	}
+	return nil
+}
+
 // save writes the report as base.json, and what render makes of it.
 func (r *report) save(base string) error {
 	b, err := json.MarshalIndent(r, "", "  ")
