@@ -6,7 +6,7 @@ GO      ?= go
 CC_FOUND := $(shell command -v $${CC:-gcc} 2>/dev/null || command -v clang 2>/dev/null)
 RACE     := $(if $(CC_FOUND),-race,)
 
-.PHONY: build run test test-root lint fuzz bench clean
+.PHONY: build run test test-root lint fuzz bench bench-compare bench-report clean
 
 build:
 	$(GO) build -trimpath -o build/weir ./cmd/weir
@@ -43,9 +43,19 @@ fuzz:
 	  done; \
 	done
 
-# Against a direct connection, nginx and HAProxy; QUICK=1 takes under three minutes.
+# Against a direct connection, nginx and HAProxy, to bench/results; QUICK=1
+# takes under five minutes and writes to build.
 bench: build
-	$(GO) run ./bench -weir build/weir $(if $(QUICK),-quick,) $(BENCHFLAGS)
+	$(GO) run ./bench -weir build/weir $(if $(QUICK),-quick -out build,-out bench/results) $(BENCHFLAGS)
+
+# What changed between two reports: make bench-compare OLD=a.json NEW=b.json
+bench-compare:
+	$(GO) run ./bench compare $(OLD) $(NEW)
+
+# Tables and plots of a saved report again, and its essence in the README:
+# make bench-report FILE=bench/results/DATE.json
+bench-report:
+	$(GO) run ./bench report -readme README.md $(FILE)
 
 clean:
 	rm -rf build

@@ -8,6 +8,17 @@
 // is the median over the rounds; min..max stands beside it, and two contestants
 // whose ranges overlap were not told apart by this run.
 //
+// A contestant is a product in a setting: nginx and nginx-2 are one product with
+// one and two workers. Comparisons between products take each in the setting
+// that is best in the scenario's first figure, and all its figures from that one;
+// the rival is the better of nginx and HAProxy, figure by figure. The summary
+// holds the ratios against the goals of targets.go.
+//
+// With -out a report is saved: every sample as JSON (report.go, with a format
+// number), the tables as Markdown, and two plots as SVG. "bench report FILE.json"
+// makes tables and plots from a saved one again, "bench compare OLD.json NEW.json"
+// tells what changed between two.
+//
 // Units: throughput is in Gbit/s (10^9 bits) of payload as the receiver saw it
 // where the tool reports it; rates are per second; latencies in microseconds;
 // proxy CPU is user plus system time of the proxy's whole process tree per unit
@@ -18,7 +29,9 @@
 //
 // Errors: a run that ends with socket errors or unexpected answers is kept but
 // flagged; a run that cannot be finished counts as failed, is listed, and makes
-// the exit code 1. A contestant that does not start ends the whole comparison.
+// the exit code 1. A contestant that does not start ends the whole comparison;
+// the report then has what came before, and says so. A target that was missed is
+// no error. A file that is no report, or of another format, is refused.
 //
 // UDP scenarios compare with nginx and a direct connection only. Their datagrams
 // say who they are; one that is not what was sent, or reaches another client,

@@ -40,6 +40,7 @@ func init() {
 // commands work on saved reports and measure nothing.
 var commands = map[string]func(args []string) error{
 	"compare": compareCommand,
+	"report":  reportCommand,
 }
 
 func main() {
