@@ -23,6 +23,9 @@ func printSummary(w io.Writer, r *report) {
 	if r.Quick {
 		fmt.Fprintf(w, "**QUICK run, not for comparison.** ")
 	}
+	if r.Rounds < 3 {
+		fmt.Fprintf(w, "**Fewer than three rounds: ranges that are apart mean little.** ")
+	}
 	fmt.Fprintf(w, "Every product in the setting that is best in the scenario's first figure, which is in brackets unless it is\n"+
 		"one worker and nothing special. `~`: the ranges of weir and of the better rival overlap, the run does not tell them\n"+
 		"apart. Reached is by the medians: `yes` with ranges apart, `not told apart` when they overlap.\n\n")
