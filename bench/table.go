@@ -14,7 +14,6 @@ import (
 // report is everything one comparison found; -out saves it as it is.
 type report struct {
 	Quick     bool              `json:"quick"`
-	Workers   int               `json:"workers"`
 	Rounds    int               `json:"rounds"`
 	Seconds   int               `json:"seconds"`
 	Patience  string            `json:"patience"`
@@ -57,7 +56,7 @@ func printHeader(w io.Writer, r *report) {
 		fmt.Fprintf(w, "- runs during which something else used more than %.2f cores were repeated, each for up to %s\n", busyCores, r.Patience)
 	}
 	m := r.Machine
-	fmt.Fprintf(w, "- %s, medians of %d rounds of %d s, %d worker(s) per proxy\n", r.Started.Format(time.RFC3339), r.Rounds, r.Seconds, r.Workers)
+	fmt.Fprintf(w, "- %s, medians of %d rounds of %d s\n", r.Started.Format(time.RFC3339), r.Rounds, r.Seconds)
 	fmt.Fprintf(w, "- %s, %d cores, %s memory, Linux %s, load %s at the start\n", m.CPU, m.Cores, m.Memory, m.Kernel, m.Load)
 	if load, err := strconv.ParseFloat(m.Load, 64); err == nil && load > 0.25*float64(m.Cores) {
 		fmt.Fprintf(w, "- **the machine was busy with something else at the start: expect wide ranges**\n")
