@@ -90,7 +90,7 @@ func parseOptions(args []string) (options, error) {
 	fs.IntVar(&o.seconds, "seconds", 0, "seconds per run (default 3, with -quick 1)")
 	fs.BoolVar(&o.syscalls, "syscalls", true, "count the proxies' system calls with strace, in runs of their own; not with -quick")
 	fs.DurationVar(&o.patience, "patience", 0, "`time` to wait, and to repeat, for each run that something else on the machine disturbs")
-	fs.BoolVar(&o.quick, "quick", false, "short runs of most scenarios, under three minutes in all; shows that things work, not how fast")
+	fs.BoolVar(&o.quick, "quick", false, "short runs of most scenarios, under five minutes in all; shows that things work, not how fast")
 	fs.BoolVar(&o.install, "install", true, "as root, install missing tools from the distribution")
 	fs.BoolVar(&o.netns, "netns", true, "as root, run in a network namespace of its own")
 	if err := fs.Parse(args); err != nil {

@@ -55,10 +55,20 @@ func (m *runtimeMeter) add(ctx context.Context, work float64) error {
 	}
 	did := after.less(m.before).less(m.asking)
 	m.sum.GCCycles += did.GCCycles
-	m.sum.Objects += max(0, did.Objects)
-	m.sum.Bytes += max(0, did.Bytes)
+	m.sum.Objects += did.Objects
+	m.sum.Bytes += did.Bytes
 	m.sum.Work += work
 	return nil
+}
+
+// total is the sum. What the question costs differs a little from one time to
+// the next, as weir counts small objects late, so a sum of nothing may come out
+// below it. A cycle counts all that was not yet counted since the start.
+func (m *runtimeMeter) total() *goRuntime {
+	if m == nil {
+		return nil
+	}
+	return &goRuntime{GCCycles: m.sum.GCCycles, Objects: max(0, m.sum.Objects), Bytes: max(0, m.sum.Bytes), Work: m.sum.Work}
 }
 
 func (m *runtimeMeter) ask(ctx context.Context) (goRuntime, error) {

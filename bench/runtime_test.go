@@ -43,8 +43,8 @@ func TestRuntimeMeter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := (goRuntime{GCCycles: 2, Objects: 14, Bytes: 1400, Work: 200}); m.sum != want {
-		t.Errorf("got %+v, want %+v", m.sum, want)
+	if want := (goRuntime{GCCycles: 2, Objects: 14, Bytes: 1400, Work: 200}); *m.total() != want {
+		t.Errorf("got %+v, want %+v", *m.total(), want)
 	}
 	text = "no JSON"
 	if err := m.begin(t.Context()); err == nil || !strings.Contains(err.Error(), "ask weir") {

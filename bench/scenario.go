@@ -178,9 +178,7 @@ func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*
 	for i, s := range res.Contestants {
 		s.setMedians(sc.metrics)
 		in := instances[i]
-		if in.runtime != nil {
-			s.Runtime = &in.runtime.sum
-		}
+		s.Runtime = in.runtime.total()
 		if sc.traced && in.workers == 1 && e.tracing() {
 			if s.Syscalls, err = countSyscalls(ctx, e, sc, in, rounds); err != nil {
 				return nil, err

@@ -10,7 +10,7 @@ import (
 const idleSpare = 1200
 
 // heldSessions is how many sessions the limit of open files allows.
-func heldSessions() int { return min(maxSessions, (fileLimit()-idleSpare)/2) }
+func heldSessions() int { return max(1, min(maxSessions, (fileLimit()-idleSpare)/2)) }
 
 var idleScenarios = []scenario{idle("1-byte", "1 byte", 1), idle("64k", "64 KiB", 64<<10)}
 
