@@ -41,7 +41,9 @@ func TestTrips(t *testing.T) {
 	}
 }
 
-// A target that does not answer with what it was asked.
+// A target that does not answer with what it was asked. The load generator does
+// not sleep here: a raw system call that waits would hold up the target, which is
+// in the same process, when that collects garbage.
 func TestTripsSeeWrongAnswers(t *testing.T) {
 	ln, err := net.Listen("tcp4", "127.0.9.21:0")
 	if err != nil {
@@ -59,14 +61,14 @@ func TestTripsSeeWrongAnswers(t *testing.T) {
 			if _, err := c.Read(b); err != nil {
 				return
 			}
-			if n == 3 {
+			if n == 1 {
 				b[pingBytes-1]++
 			}
 			_, _ = c.Write(b)
 		}
 	}()
 	l, _ := startLoad(t)
-	_, err = runTrips(l, netip.MustParseAddrPort(ln.Addr().String()), 1, pingBytes, 5*time.Second, true)
+	_, err = runTrips(l, netip.MustParseAddrPort(ln.Addr().String()), 1, pingBytes, 5*time.Second, false)
 	if err == nil || !strings.Contains(err.Error(), "message") {
 		t.Errorf("a byte of an answer was changed: got %v, want an error", err)
 	}
