@@ -11,10 +11,7 @@ import (
 	"time"
 )
 
-var bulkMetrics = []metric{
-	{Name: "throughput", Unit: "Gbit/s"},
-	{Name: "cpu", Unit: "ms/Gbit", Lower: true, ProxyOnly: true},
-}
+var bulkMetrics = append([]metric{{Name: "throughput", Unit: "Gbit/s"}}, costMetrics("ms/Gbit")...)
 
 // warmMiB is one warm-up transfer over all streams: enough for buffers, pipes
 // and windows to reach their sizes.
@@ -37,62 +34,77 @@ func (r iperfRun) warm(ctx context.Context, e *env, in *instance) error {
 }
 
 func (r iperfRun) measure(ctx context.Context, e *env, in *instance, round int) (sample, error) {
-	var got transfer
-	cpu, err := cpuPer(in, time.Millisecond, func() (float64, error) {
-		var err error
-		got, err = r.transfer(ctx, e, in, round, "-t", strconv.Itoa(e.seconds))
-		return got.bits / 1e9, err
+	return measured(ctx, in, time.Millisecond, func() (float64, map[string]float64, error) {
+		got, err := r.transfer(ctx, e, in, round, "-t", strconv.Itoa(e.seconds))
+		return got.bits / 1e9, map[string]float64{"throughput": got.bits / got.seconds / 1e9}, err
 	})
-	if err != nil {
-		return sample{}, err
-	}
-	return sample{Values: map[string]float64{"throughput": got.bits / got.seconds / 1e9, "cpu": cpu}}, nil
 }
 
-// transfer starts a server for this one run, so that a run that went wrong
-// leaves no busy server to the next.
 func (r iperfRun) transfer(ctx context.Context, e *env, in *instance, round int, amount ...string) (transfer, error) {
-	serverHost, serverPort, err := net.SplitHostPort(in.servers[0])
-	if err != nil {
-		return transfer{}, err
-	}
-	serverArgs := []string{r.program, "-s", "-B", serverHost, "-p", serverPort}
-	if r.program == "iperf3" {
-		serverArgs = append(serverArgs, "-1")
-	}
-	server, err := e.startProcess(r.program+"-server", serverArgs...)
+	server, err := r.startServer(ctx, e, in.servers[0])
 	if err != nil {
 		return transfer{}, err
 	}
 	defer server.kill()
-	if err := server.waitListening(ctx, in.servers[:1]); err != nil {
-		return transfer{}, err
-	}
-
-	host, port, err := net.SplitHostPort(in.target(round))
+	argv, err := r.client(in.target(round), amount...)
 	if err != nil {
 		return transfer{}, err
 	}
-	argv := []string{r.program, "-c", host, "-p", port, "-P", strconv.Itoa(r.streams)}
-	if r.reverse {
-		argv = append(argv, "-R")
-	}
-	parse := parseIperf3
-	if r.program == "iperf3" {
-		argv = append(argv, "-J", "--connect-timeout", "3000")
-	} else {
-		argv = append(argv, "-f", "b") // not -y C: it rounds the times and has no sum
-		parse = parseIperf2
-	}
-	limit := time.Duration(e.seconds+10) * time.Second
-	out, err := runTool(ctx, limit, append(argv, amount...)...)
+	out, err := runTool(ctx, time.Duration(e.seconds+10)*time.Second, argv...)
 	if err != nil {
 		if msg := iperf3Error(out); msg != "" {
 			err = fmt.Errorf("%s: %s", r.program, msg)
 		}
 		return transfer{}, err
 	}
-	return parse(out)
+	return r.parse(out)
+}
+
+// startServer starts a server for one run, so that a run that went wrong leaves
+// no busy server to the next. The caller kills it.
+func (r iperfRun) startServer(ctx context.Context, e *env, addr string) (*process, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	argv := []string{r.program, "-s", "-B", host, "-p", port}
+	if r.program == "iperf3" {
+		argv = append(argv, "-1")
+	}
+	server, err := e.startProcess(r.program+"-server", argv...)
+	if err != nil {
+		return nil, err
+	}
+	if err := server.waitListening(ctx, []string{addr}); err != nil {
+		server.kill()
+		return nil, err
+	}
+	return server, nil
+}
+
+// client is the command of a client.
+func (r iperfRun) client(target string, amount ...string) ([]string, error) {
+	host, port, err := net.SplitHostPort(target)
+	if err != nil {
+		return nil, err
+	}
+	argv := []string{r.program, "-c", host, "-p", port, "-P", strconv.Itoa(r.streams)}
+	if r.reverse {
+		argv = append(argv, "-R")
+	}
+	if r.program == "iperf3" {
+		argv = append(argv, "-J", "--connect-timeout", "3000")
+	} else {
+		argv = append(argv, "-f", "b") // not -y C: it rounds the times and has no sum
+	}
+	return append(argv, amount...), nil
+}
+
+func (r iperfRun) parse(out string) (transfer, error) {
+	if r.program == "iperf3" {
+		return parseIperf3(out)
+	}
+	return parseIperf2(out)
 }
 
 // transfer is what a run moved.
@@ -136,9 +148,10 @@ func iperf3Error(out string) string {
 	return r.Error
 }
 
-var iperf2Line = regexp.MustCompile(`(?m)^\[\s*(SUM|\d+)\]\s+[\d.]+-\s*([\d.]+) sec\s+(\d+) Bytes`)
+var iperf2Line = regexp.MustCompile(`(?m)^\[\s*(SUM|\*?\d+)\]\s+[\d.]+-\s*([\d.]+) sec\s+(\d+) Bytes`)
 
-// parseIperf2 reads iperf -f b: one line per stream and, with several, a sum.
+// parseIperf2 reads iperf -f b: one line per stream, its number behind a star
+// when it was reversed, and, with several, a sum.
 // The sum's own interval ends with the first stream, so the longest counts.
 func parseIperf2(out string) (transfer, error) {
 	var streams, sum, seconds float64

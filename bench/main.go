@@ -24,8 +24,8 @@ type options struct {
 	proxies  []string
 	rounds   int
 	seconds  int
-	workers  int
 	quick    bool
+	syscalls bool
 	patience time.Duration
 	install  bool
 	netns    bool
@@ -99,7 +99,7 @@ func parseOptions(args []string) (options, error) {
 	fs.StringVar(&proxies, "proxies", strings.Join(proxyNames, ","), "comma-separated `proxies` to compare with a direct connection")
 	fs.IntVar(&o.rounds, "rounds", 0, "rounds per scenario (default 5, with -quick 2)")
 	fs.IntVar(&o.seconds, "seconds", 0, "seconds per run (default 3, with -quick 1)")
-	fs.IntVar(&o.workers, "workers", 1, "worker threads or processes of every proxy")
+	fs.BoolVar(&o.syscalls, "syscalls", true, "count the proxies' system calls with strace, in runs of their own; not with -quick")
 	fs.DurationVar(&o.patience, "patience", 0, "`time` to wait, and to repeat, for each run that something else on the machine disturbs")
 	fs.BoolVar(&o.quick, "quick", false, "short runs of most scenarios, under five minutes in all; shows that things work, not how fast")
 	fs.BoolVar(&o.install, "install", true, "as root, install missing tools from the distribution")
@@ -116,18 +116,22 @@ func parseOptions(args []string) (options, error) {
 	if o.seconds == 0 {
 		o.seconds = pick(o.quick, 1, 3)
 	}
-	if o.rounds < 1 || o.seconds < 1 || o.workers < 1 {
-		return o, errors.New("parse flags: -rounds, -seconds and -workers start at 1")
+	if o.rounds < 1 || o.seconds < 1 {
+		return o, errors.New("parse flags: -rounds and -seconds start at 1")
 	}
 	var err error
 	if o.only, err = splitNames("-only", expandKinds(only), scenarioNames()); err != nil {
 		return o, err
 	}
 	if o.quick && only == "" {
-		o.only = slices.DeleteFunc(o.only, func(name string) bool { return name == bulkReverse.name || name == bulkThreads.name })
+		o.only = quickNames()
 	}
+	o.syscalls = o.syscalls && !o.quick
 	if o.proxies, err = splitNames("-proxies", proxies, proxyNames); err != nil {
 		return o, err
+	}
+	if o.quick && proxies == strings.Join(proxyNames, ",") {
+		o.proxies = slices.DeleteFunc(o.proxies, func(name string) bool { return strings.HasSuffix(name, twoWorkers) })
 	}
 	return o, nil
 }
@@ -177,11 +181,14 @@ func splitNames(flagName, list string, valid []string) ([]string, error) {
 }
 
 // env is what every scenario needs to know; immutable while scenarios run,
-// except for the port counter, which only the main goroutine touches.
+// except for what only the main goroutine touches.
 type env struct {
 	options
 	dir      string // temporary, for configurations and logs
 	nextPort int
+
+	untraceable bool // strace is missing or not allowed, which has been said
+	traced      bool // this run is under strace, which slows it down
 }
 
 func run(opts options, network network) error {

@@ -178,11 +178,7 @@ type load struct {
 }
 
 func readLoad() (load, error) {
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return load{}, err
-	}
-	all, err := parseBusy(string(b))
+	all, err := machineCPU()
 	if err != nil {
 		return load{}, err
 	}
@@ -205,6 +201,15 @@ func readLoad() (load, error) {
 func (l load) othersSince(before load) float64 {
 	others := (l.all - before.all) - (l.ours - before.ours)
 	return max(0, others.Seconds()/l.at.Sub(before.at).Seconds())
+}
+
+// machineCPU is what all of the machine's cores have used so far.
+func machineCPU() (time.Duration, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	return parseBusy(string(b))
 }
 
 // parseBusy sums the first line of /proc/stat but for idle and iowait, and for

@@ -19,10 +19,10 @@ type places struct {
 // noCore leaves the choice to the scheduler.
 const noCore = -1
 
-// udpPlaces gives the load the first core and the proxy the last. With several
-// workers, or one core, nothing is pinned.
-func udpPlaces(cores, workers int) places {
-	if cores < 2 || workers > 1 {
+// udpPlaces gives the load the first core and the proxy the last. With one
+// core, nothing is pinned.
+func udpPlaces(cores int) places {
+	if cores < 2 {
 		return places{noCore, noCore, noCore, noCore}
 	}
 	p := places{load: 0, server: 0, proxy: cores - 1, directServer: 1}
@@ -32,7 +32,7 @@ func udpPlaces(cores, workers int) places {
 	return p
 }
 
-func (e *env) places() places { return udpPlaces(runtime.NumCPU(), e.workers) }
+func (e *env) places() places { return udpPlaces(runtime.NumCPU()) }
 
 // onCore runs start, which starts processes that stay on that core.
 // Preconditions: the caller is the main goroutine, whose thread they inherit

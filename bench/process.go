@@ -42,7 +42,8 @@ func (e *env) startProcess(name string, argv ...string) (*process, error) {
 	return e.startCommand(name, syscall.SIGTERM, exec.Command(argv[0], argv[1:]...))
 }
 
-// startCommand starts cmd, which ends at once on the signal end.
+// startCommand starts cmd, which ends at once on the signal end. Of its
+// SysProcAttr it keeps the credential.
 func (e *env) startCommand(name string, end syscall.Signal, cmd *exec.Cmd) (*process, error) {
 	p := &process{name: name, cmd: cmd, log: e.path(name + ".log"), end: end, done: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -54,7 +55,11 @@ func (e *env) startCommand(name string, end syscall.Signal, cmd *exec.Cmd) (*pro
 		cmd.Stdout = out
 	}
 	cmd.Stderr = out
+	credential := cmd.SysProcAttr
 	cmd.SysProcAttr = childAttr(end)
+	if credential != nil {
+		cmd.SysProcAttr.Credential = credential.Credential
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

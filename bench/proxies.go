@@ -19,8 +19,13 @@ const (
 	weir   = "weir"
 )
 
-// proxyNames are the contestants besides direct, in the order of the tables.
-var proxyNames = []string{"nginx", "haproxy", haproxySplice, weir}
+// proxyNames are the contestants besides direct, in the order of the tables:
+// product, variant if there are several, and -2 for two workers or threads.
+var proxyNames = []string{
+	"nginx", "nginx" + twoWorkers, "haproxy", "haproxy" + twoWorkers, haproxySplice, haproxySplice + twoWorkers, weir, weir + twoWorkers,
+}
+
+const twoWorkers = "-2"
 
 // haproxySplice is HAProxy told to splice everything. It takes part in the
 // bulk scenarios only, beside the HAProxy that decides by itself (splice-auto).
@@ -34,6 +39,7 @@ const maxSessions = 9000
 type contestant struct {
 	name    string
 	index   int       // gives it loopback addresses of its own
+	workers int       // processes or threads; 0 for direct
 	kinds   []traffic // that it takes part in; nil = every kind
 	tuning  string    // what an expert set, for the report
 	program string    // weir's, for its version
@@ -44,11 +50,26 @@ type contestant struct {
 	write func(e *env, s site) (argv []string, err error)
 }
 
+func (c *contestant) takesPart(sc scenario) bool {
+	switch {
+	case c.name == direct:
+		return !sc.fresh
+	case c.workers > 1 && (sc.oneWorker || sc.traffic.udp()):
+		return false
+	}
+	return c.kinds == nil || slices.Contains(c.kinds, sc.traffic)
+}
+
 // site is what a proxy is configured for.
 type site struct {
-	traffic         traffic
-	listen, servers []string
+	name    string // of the contestant and its files
+	workers int
+	traffic traffic
+	parts   []part
 }
+
+// part is a group of listening addresses with the servers behind them.
+type part struct{ listen, servers []string }
 
 // traffic is what an expert tunes a proxy for. nginx gets the buffers that are
 // best for the traffic at hand, HAProxy takes part in bulk a second time, told
@@ -71,7 +92,8 @@ type instance struct {
 	*contestant
 	targets []string // where the client connects, one address per round in turn
 	servers []string
-	proc    *process // nil for direct
+	proc    *process      // nil for direct
+	runtime *runtimeMeter // weir's, else nil
 }
 
 // target is the address for a round: connections that are over keep their
@@ -81,22 +103,26 @@ func (in *instance) target(round int) string { return in.targets[round%len(in.ta
 func newContestants(e *env) ([]*contestant, error) {
 	cs := []*contestant{{name: direct}}
 	for _, name := range e.proxies {
+		workers := 1
+		setting, two := strings.CutSuffix(name, twoWorkers)
+		if two {
+			workers = 2
+		}
 		var c *contestant
-		var err error
-		switch name {
+		switch setting {
 		case "nginx":
-			c, err = newNginx(e)
+			c = newNginx(workers)
 		case "haproxy":
-			c, err = newHAProxy(e)
+			c = newHAProxy(workers)
 		case haproxySplice:
-			c, err = newHAProxySplice(e)
+			c = newHAProxySplice(workers)
 		case weir:
-			c, err = newWeir(e)
+			var err error
+			if c, err = newWeir(e, workers); err != nil {
+				return nil, err
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		c.name, c.index = name, 1+slices.Index(proxyNames, name)
+		c.name, c.index, c.workers = name, 1+slices.Index(proxyNames, name), workers
 		cs = append(cs, c)
 	}
 	return cs, nil
@@ -108,16 +134,17 @@ func (c *contestant) listenAddrs(port, n int) []string { return loopback(20+c.in
 func (c *contestant) serverAddrs(port, n int) []string { return loopback(10+c.index, port, n) }
 
 func loopback(net, port, n int) []string {
+	const row = 250
 	addrs := make([]string, n)
 	for i := range addrs {
-		addrs[i] = fmt.Sprintf("127.0.%d.%d:%d", net, i+1, port)
+		addrs[i] = fmt.Sprintf("127.%d.%d.%d:%d", net, i/row, 1+i%row, port)
 	}
 	return addrs
 }
 
 // start brings the contestant up in front of servers, listening on as many
-// addresses as there are servers.
-func (c *contestant) start(ctx context.Context, e *env, t traffic, servers []string) (*instance, error) {
+// addresses as the scenario has.
+func (c *contestant) start(ctx context.Context, e *env, sc scenario, servers []string) (*instance, error) {
 	if c.write == nil {
 		return &instance{contestant: c, targets: servers, servers: servers}, nil
 	}
@@ -125,13 +152,13 @@ func (c *contestant) start(ctx context.Context, e *env, t traffic, servers []str
 	if err != nil {
 		return nil, err
 	}
-	listen := c.listenAddrs(port, len(servers))
-	argv, err := c.write(e, site{t, listen, servers})
+	listen := c.listenAddrs(port, sc.addresses)
+	argv, err := c.write(e, site{c.name, c.workers, sc.traffic, sc.parts(listen, servers)})
 	if err != nil {
 		return nil, fmt.Errorf("configure %s: %w", c.name, err)
 	}
 	core := noCore
-	if t.udp() {
+	if sc.traffic.udp() {
 		core = e.places().proxy
 	}
 	var p *process
@@ -142,10 +169,10 @@ func (c *contestant) start(ctx context.Context, e *env, t traffic, servers []str
 	if err != nil {
 		return nil, err
 	}
-	if t.tcp() {
+	if sc.traffic.tcp() {
 		err = p.waitListening(ctx, listen)
 	}
-	if t.udp() && err == nil {
+	if sc.traffic.udp() && err == nil {
 		err = p.waitBound(ctx, listen)
 	}
 	if err != nil {
@@ -173,7 +200,7 @@ func (e *env) port() (int, error) {
 	return 0, errors.New("find port: none free between 18000 and 32000")
 }
 
-func newWeir(e *env) (*contestant, error) {
+func newWeir(e *env, workers int) (*contestant, error) {
 	path, err := exec.LookPath(e.weir)
 	if err != nil {
 		return nil, fmt.Errorf("find weir: %w; build it first, or leave it out with -proxies nginx,haproxy", err)
@@ -182,32 +209,38 @@ func newWeir(e *env) (*contestant, error) {
 	return &contestant{
 		program: path,
 		end:     syscall.SIGINT, // SIGTERM would let sessions end first
-		tuning:  fmt.Sprintf("worker count = %d, access log off, the rest as by default", e.workers),
+		tuning:  fmt.Sprintf("worker count = %d, access log off, admin on a unix socket, the rest as by default", workers),
 		write:   writeWeir,
 	}, nil
 }
+
+// weirAdmin is where the weir of a contestant tells its status.
+func (e *env) weirAdmin(contestant string) string { return e.path(contestant + ".sock") }
 
 // writeWeir names no congestion control: the network's default is the wanted
 // one for every contestant, and setting it per socket would cost weir alone a
 // system call per connection.
 func writeWeir(e *env, s site) ([]string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "worker {\n  count = %d\n}\n\nlog {\n  access = \"off\"\n}\n\nupstream \"bench\" {\n", e.workers)
-	for _, addr := range s.servers {
-		fmt.Fprintf(&b, "  server %q {}\n", addr)
-	}
-	b.WriteString("}\n")
-	if s.traffic.tcp() {
-		fmt.Fprintf(&b, "\nlistener \"bench\" {\n  listen   = [%s]\n  upstream = \"bench\"\n}\n", quoteList(s.listen))
-	}
-	if s.traffic.udp() {
-		fmt.Fprintf(&b, "\nlistener \"bench-udp\" {\n  protocol = \"udp\"\n  listen   = [%s]\n  upstream = \"bench\"\n", quoteList(s.listen))
-		if s.traffic == queries {
-			b.WriteString("  udp {\n    responses = 1\n  }\n")
+	fmt.Fprintf(&b, "worker {\n  count = %d\n}\n\nlog {\n  access = \"off\"\n}\n\nadmin {\n  listen = %q\n}\n", s.workers, "unix:"+e.weirAdmin(s.name))
+	for i, p := range s.parts {
+		fmt.Fprintf(&b, "\nupstream \"bench-%d\" {\n", i)
+		for _, addr := range p.servers {
+			fmt.Fprintf(&b, "  server %q {}\n", addr)
 		}
 		b.WriteString("}\n")
+		if s.traffic.tcp() {
+			fmt.Fprintf(&b, "\nlistener \"tcp-%d\" {\n  listen   = [%s]\n  upstream = \"bench-%d\"\n}\n", i, quoteList(p.listen), i)
+		}
+		if s.traffic.udp() {
+			fmt.Fprintf(&b, "\nlistener \"udp-%d\" {\n  protocol = \"udp\"\n  listen   = [%s]\n  upstream = \"bench-%d\"\n", i, quoteList(p.listen), i)
+			if s.traffic == queries {
+				b.WriteString("  udp {\n    responses = 1\n  }\n")
+			}
+			b.WriteString("}\n")
+		}
 	}
-	path := e.path("weir.hcl")
+	path := e.path(s.name + ".hcl")
 	return []string{e.weir, "run", "-c", path}, os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
@@ -219,13 +252,13 @@ func quoteList(items []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-func newNginx(e *env) (*contestant, error) {
+func newNginx(workers int) *contestant {
 	return &contestant{
 		tuning: fmt.Sprintf("stream, worker_processes %d, listen reuseport backlog=4096, proxy_buffer_size %s (bulk scenarios %s), access_log off, worker_connections %d; UDP scenarios: listen udp reuseport rcvbuf=%s sndbuf=%s, multi_accept on, proxy_responses 1 in udp-session",
-			e.workers, nginxBuffer(messages), nginxBuffer(bulk), nginxConnections, nginxUDPBuffer, nginxUDPBuffer),
+			workers, nginxBuffer(messages), nginxBuffer(bulk), nginxConnections, nginxUDPBuffer, nginxUDPBuffer),
 		end:   syscall.SIGTERM,
 		write: writeNginx,
-	}, nil
+	}
 }
 
 // nginxConnections covers both sides of maxSessions in a single worker.
@@ -256,24 +289,27 @@ func writeNginx(e *env, s site) ([]string, error) {
 		return nil, err
 	}
 	var b strings.Builder
-	writeNginxMain(&b, e, "nginx", e.workers, module, nginxEvents(s.traffic))
-	fmt.Fprintf(&b, "stream {\n  access_log off;\n  upstream bench {\n")
-	for _, addr := range s.servers {
-		fmt.Fprintf(&b, "    server %s;\n", addr)
-	}
-	b.WriteString("  }\n")
-	if s.traffic.tcp() {
-		b.WriteString("  server {\n")
-		for _, l := range s.listen {
-			fmt.Fprintf(&b, "    listen %s reuseport backlog=4096;\n", l)
+	writeNginxMain(&b, e, s.name, s.workers, module, nginxEvents(s.traffic))
+	fmt.Fprintf(&b, "stream {\n  access_log off;\n")
+	for i, p := range s.parts {
+		fmt.Fprintf(&b, "  upstream bench-%d {\n", i)
+		for _, addr := range p.servers {
+			fmt.Fprintf(&b, "    server %s;\n", addr)
 		}
-		fmt.Fprintf(&b, "    proxy_pass bench;\n    proxy_buffer_size %s;\n    proxy_connect_timeout 3s;\n    proxy_timeout 10m;\n  }\n", nginxBuffer(s.traffic))
-	}
-	if s.traffic.udp() {
-		writeNginxUDP(&b, s)
+		b.WriteString("  }\n")
+		if s.traffic.tcp() {
+			b.WriteString("  server {\n")
+			for _, l := range p.listen {
+				fmt.Fprintf(&b, "    listen %s reuseport backlog=4096;\n", l)
+			}
+			fmt.Fprintf(&b, "    proxy_pass bench-%d;\n    proxy_buffer_size %s;\n    proxy_connect_timeout 3s;\n    proxy_timeout 10m;\n  }\n", i, nginxBuffer(s.traffic))
+		}
+		if s.traffic.udp() {
+			writeNginxUDP(&b, s.traffic, i, p.listen)
+		}
 	}
 	b.WriteString("}\n")
-	return nginxCommand(e, "nginx", b.String())
+	return nginxCommand(e, s.name, b.String())
 }
 
 // nginxUDPBuffer is what weir asks for too; the default of 208 KiB loses more.
@@ -281,13 +317,13 @@ const nginxUDPBuffer = "4m"
 
 // writeNginxUDP leaves proxy_responses out for flows, also for those that have
 // no answers: with 0 every datagram would be a session.
-func writeNginxUDP(b *strings.Builder, s site) {
+func writeNginxUDP(b *strings.Builder, t traffic, upstream int, listen []string) {
 	b.WriteString("  server {\n")
-	for _, l := range s.listen {
+	for _, l := range listen {
 		fmt.Fprintf(b, "    listen %s udp reuseport rcvbuf=%s sndbuf=%s;\n", l, nginxUDPBuffer, nginxUDPBuffer)
 	}
-	b.WriteString("    proxy_pass bench;\n    proxy_timeout 1m;\n")
-	if s.traffic == queries {
+	fmt.Fprintf(b, "    proxy_pass bench-%d;\n    proxy_timeout 1m;\n", upstream)
+	if t == queries {
 		b.WriteString("    proxy_responses 1;\n")
 	}
 	b.WriteString("  }\n")
@@ -336,34 +372,35 @@ func nginxStreamModule() (string, error) {
 	return file, nil
 }
 
-func newHAProxy(e *env) (*contestant, error) {
+func newHAProxy(workers int) *contestant {
 	return &contestant{
 		kinds:  []traffic{messages, bulk}, // it forwards no UDP
-		tuning: haproxyTuning(e) + ", option splice-auto",
+		tuning: haproxyTuning(workers) + ", option splice-auto",
 		end:    syscall.SIGTERM,
 		write: func(e *env, s site) ([]string, error) {
-			return writeHAProxy(e, s, "haproxy", "", "option splice-auto")
+			return writeHAProxy(e, s, "", "option splice-auto")
 		},
-	}, nil
+	}
 }
 
 // newHAProxySplice is the expert's HAProxy for bulk. splice-auto waits for
 // reads that fill its buffer in a row, which HAProxy 2.6 never saw on loopback:
 // it copied all along. To splice always more than doubles bulk, and costs a
 // sixth of small messages.
-func newHAProxySplice(e *env) (*contestant, error) {
+func newHAProxySplice(workers int) *contestant {
+	pipes := fmt.Sprintf("tune.pipesize %d", haproxyPipe)
 	return &contestant{
 		kinds:  []traffic{bulk},
-		tuning: haproxyTuning(e) + fmt.Sprintf(", option splice-request, option splice-response, tune.pipesize %d", haproxyPipe),
+		tuning: haproxyTuning(workers) + ", option splice-request, option splice-response, " + pipes,
 		end:    syscall.SIGTERM,
 		write: func(e *env, s site) ([]string, error) {
-			return writeHAProxy(e, s, haproxySplice, fmt.Sprintf("tune.pipesize %d", haproxyPipe), "option splice-request", "option splice-response")
+			return writeHAProxy(e, s, pipes, "option splice-request", "option splice-response")
 		},
-	}, nil
+	}
 }
 
-func haproxyTuning(e *env) string {
-	return fmt.Sprintf("mode tcp, nbthread %d, bind backlog 4096, shards by-thread when nbthread > 1, maxconn %d", e.workers, haproxySessions())
+func haproxyTuning(workers int) string {
+	return fmt.Sprintf("mode tcp, nbthread %d, bind backlog 4096, shards by-thread when nbthread > 1, maxconn %d", workers, haproxySessions())
 }
 
 // haproxyPipe is the size of its splicing pipes for bulk. 1 MiB measured the
@@ -374,21 +411,23 @@ const haproxyPipe = 256 << 10
 // two per pipe, and refuses to start, or warns, where the limit is below.
 func haproxySessions() int { return min(maxSessions+480, (fileLimit()-1000)/2) }
 
-func writeHAProxy(e *env, s site, name, global string, options ...string) ([]string, error) {
+func writeHAProxy(e *env, s site, global string, options ...string) ([]string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "global\n  nbthread %d\n  maxconn %d\n  maxpipes 256\n  %s\n", e.workers, haproxySessions(), global)
-	fmt.Fprintf(&b, "\ndefaults\n  mode tcp\n  %s\n  timeout connect 3s\n  timeout client 10m\n  timeout server 10m\n\n", strings.Join(options, "\n  "))
-	b.WriteString("listen bench\n  balance roundrobin\n")
-	for _, l := range s.listen {
-		fmt.Fprintf(&b, "  bind %s backlog 4096", l)
-		if e.workers > 1 {
-			b.WriteString(" shards by-thread")
+	fmt.Fprintf(&b, "global\n  nbthread %d\n  maxconn %d\n  maxpipes 256\n  %s\n", s.workers, haproxySessions(), global)
+	fmt.Fprintf(&b, "\ndefaults\n  mode tcp\n  %s\n  timeout connect 3s\n  timeout client 10m\n  timeout server 10m\n", strings.Join(options, "\n  "))
+	for i, p := range s.parts {
+		fmt.Fprintf(&b, "\nlisten bench-%d\n  balance roundrobin\n", i)
+		for _, l := range p.listen {
+			fmt.Fprintf(&b, "  bind %s backlog 4096", l)
+			if s.workers > 1 {
+				b.WriteString(" shards by-thread")
+			}
+			b.WriteByte('\n')
 		}
-		b.WriteByte('\n')
+		for k, addr := range p.servers {
+			fmt.Fprintf(&b, "  server s%d %s\n", k+1, addr)
+		}
 	}
-	for i, addr := range s.servers {
-		fmt.Fprintf(&b, "  server s%d %s\n", i+1, addr)
-	}
-	path := e.path(name + ".cfg")
+	path := e.path(s.name + ".cfg")
 	return []string{"haproxy", "-db", "-q", "-f", path}, os.WriteFile(path, []byte(b.String()), 0o644)
 }

@@ -4,62 +4,16 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/netip"
 	"os"
 	"strconv"
-	"sync/atomic"
+	"strings"
 	"syscall"
 )
 
-// holdBytes is the one message of a used session, in each direction.
-const holdBytes = 64
-
-// holdServer keeps every connection open and echoes what it reads. It answers
-// "count" with the number of connections accepted.
-func holdServer(addrs []string) error {
-	var accepted atomic.Int64
-	for _, addr := range addrs {
-		ln, err := net.Listen("tcp4", addr)
-		if err != nil {
-			return err
-		}
-		go func() {
-			for {
-				c, err := ln.Accept()
-				if err != nil {
-					fmt.Fprintln(os.Stderr, "accept:", err)
-					return
-				}
-				accepted.Add(1)
-				go echoSlowly(c)
-			}
-		}()
-	}
-	return answerLines(func(line string) (string, error) {
-		if line != "count" {
-			return "", fmt.Errorf("no command %q", line)
-		}
-		return strconv.FormatInt(accepted.Load(), 10), nil
-	})
-}
-
-func echoSlowly(c net.Conn) {
-	defer c.Close()
-	buf := make([]byte, holdBytes)
-	for {
-		n, err := c.Read(buf)
-		if err != nil {
-			return
-		}
-		if _, err := c.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// holdClient opens connections on "open" and passes one message over each on
-// "use". Its arguments are the address and the number.
+// holdClient opens connections on "open" and on "use BYTES" passes so many over
+// each, there and back. Its arguments are the address and the number.
 func holdClient(args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: role-hold-client ADDRESS NUMBER")
@@ -74,7 +28,8 @@ func holdClient(args []string) error {
 	}
 	var fds []int
 	return answerLines(func(line string) (string, error) {
-		switch line {
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
 		case "open":
 			for len(fds) < n {
 				fd, err := openFrom(len(fds)%4, target)
@@ -84,8 +39,13 @@ func holdClient(args []string) error {
 				fds = append(fds, fd)
 			}
 		case "use":
+			size, err := strconv.Atoi(rest)
+			if err != nil {
+				return "", err
+			}
+			buf := make([]byte, size)
 			for i, fd := range fds {
-				if err := exchange(fd); err != nil {
+				if err := exchange(fd, buf); err != nil {
 					return "", fmt.Errorf("connection %d: %w", i+1, err)
 				}
 			}
@@ -129,13 +89,26 @@ func openFrom(source int, target netip.AddrPort) (int, error) {
 	return fd, nil
 }
 
-func exchange(fd int) error {
-	var buf [holdBytes]byte
-	if err := writeFull(fd, buf[:]); err != nil {
+func exchange(fd int, buf []byte) error {
+	if err := writeFull(fd, buf); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	if err := readFull(fd, buf[:]); err != nil {
+	if err := readFull(fd, buf); err != nil {
 		return fmt.Errorf("read: %w", err)
+	}
+	return nil
+}
+
+func readFull(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := rawRead(fd, b)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		b = b[n:]
 	}
 	return nil
 }

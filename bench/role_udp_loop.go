@@ -16,11 +16,11 @@ const (
 )
 
 // loopFormat is the closed loop's line: answers, per second, and how many were
-// lost, late or double, and wrong; p50 and p99 in microseconds; and the share
+// lost, late or double, and wrong; p50, p99 and p999 in microseconds; and the share
 // of the time in which there was nothing to do.
-const loopFormat = "answers %g rate %g lost %g late %g wrong %g p50 %g p99 %g spare %g"
+const loopFormat = "answers %g rate %g lost %g late %g wrong %g p50 %g p99 %g p999 %g spare %g"
 
-type loopResult struct{ Answers, Rate, Lost, Late, Wrong, P50, P99, Spare float64 }
+type loopResult struct{ Answers, Rate, Lost, Late, Wrong, P50, P99, P999, Spare float64 }
 
 // closedLoop sends a datagram, waits for its answer, and so on, in many places
 // at once.
@@ -62,7 +62,7 @@ func udpLoop(args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf(loopFormat+"\n", r.Answers, r.Rate, r.Lost, r.Late, r.Wrong, r.P50, r.P99, r.Spare)
+	fmt.Printf(loopFormat+"\n", r.Answers, r.Rate, r.Lost, r.Late, r.Wrong, r.P50, r.P99, r.P999, r.Spare)
 	return nil
 }
 
@@ -95,7 +95,7 @@ func runClosedLoop(a udpLoadArgs, size, flows, window int, sessions bool) (loopR
 	n := float64(l.answers)
 	return loopResult{
 		Answers: n, Rate: n / took.Seconds(), Lost: float64(l.lost), Late: float64(l.late), Wrong: float64(l.wrong),
-		P50: l.quantile(0.50), P99: l.quantile(0.99), Spare: l.idle.Seconds() / took.Seconds(),
+		P50: l.quantile(0.50), P99: l.quantile(0.99), P999: l.quantile(0.999), Spare: l.idle.Seconds() / took.Seconds(),
 	}, nil
 }
 

@@ -9,18 +9,14 @@ import (
 // Roles are parts of a scenario that run as a process of their own, started by
 // the first argument. They are bounded by their parent's death signal.
 const (
-	roleEcho       = "role-echo"
-	rolePing       = "role-ping"
-	roleHoldServer = "role-hold-server"
+	roleTCP        = "role-tcp"
 	roleHoldClient = "role-hold-client"
 	roleUDPLoop    = "role-udp-loop"
 	roleUDPFlood   = "role-udp-flood"
 )
 
 var roles = map[string]func(args []string) error{
-	roleEcho:       echoServer,
-	rolePing:       pingClient,
-	roleHoldServer: holdServer,
+	roleTCP:        tcpRole,
 	roleHoldClient: holdClient,
 	roleUDPLoop:    udpLoop,
 	roleUDPFlood:   udpFlood,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,6 +22,7 @@ type metric struct {
 type sample struct {
 	Round   int                `json:"round"`
 	Values  map[string]float64 `json:"values,omitempty"`
+	Work    float64            `json:"work,omitempty"`    // units of it: transfers in Gbit, requests, connections, round trips
 	Others  float64            `json:"others_cores"`      // cores that something else used meanwhile
 	Repeats int                `json:"repeats,omitempty"` // runs before this one, which something else disturbed
 	Flaw    string             `json:"flaw,omitempty"`    // errors inside a run that ended
@@ -34,8 +36,16 @@ type scenario struct {
 	setup   string // sizes, connections, cores, warm-up, for the report
 	metrics []metric
 	traffic traffic
-	// addresses is how many each side of a contestant gets.
-	addresses int
+	// quick ones are those of a quick run.
+	quick bool
+	// oneWorker leaves out the settings with several.
+	oneWorker bool
+	// addresses is how many a contestant listens on, and how many servers stand
+	// behind them unless peers says so. With apart, each has one of its own.
+	addresses, peers int
+	apart            bool
+	// traced scenarios have a run for the count of system calls.
+	traced bool
 	// backend starts what serves all the runs; nil when run starts its own.
 	backend func(ctx context.Context, e *env, addrs []string) (stop func(), err error)
 	// warm is one unmeasured run per contestant, nil for none.
@@ -47,10 +57,11 @@ type scenario struct {
 	fresh bool
 }
 
-var scenarios = []scenario{
-	bulkOne, bulkEight, bulkReverse, bulkThreads, keepalive, shortConnections, pingPong, idleSessions,
-	udpEchoOne, udpEchoEight, udpFlood64, udpFlood1200, udpFloodGSO, udpSession, udpIperf, udpIperfReverse,
-}
+var scenarios = slices.Concat(
+	bulkScenarios, threadsScenarios, keepaliveScenarios, []scenario{shortConnections}, pingPongScenarios,
+	[]scenario{pgbenchSelect, pgbenchConnect, redisOne, redisSixteen, mixed, burst}, idleScenarios, peersScenarios, sessionsScenarios,
+	[]scenario{udpEchoOne, udpEchoEight, udpFlood64, udpFlood1200, udpFloodGSO, udpSession, udpIperf, udpIperfReverse},
+)
 
 func scenarioNames() []string {
 	var names []string
@@ -60,18 +71,45 @@ func scenarioNames() []string {
 	return names
 }
 
-func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*result, error) {
-	contestants := slices.DeleteFunc(slices.Clone(all), func(c *contestant) bool { return c.kinds != nil && !slices.Contains(c.kinds, sc.traffic) })
-	if sc.fresh {
-		contestants = slices.DeleteFunc(contestants, func(c *contestant) bool { return c.name == direct })
+func quickNames() []string {
+	var names []string
+	for _, sc := range scenarios {
+		if sc.quick {
+			names = append(names, sc.name)
+		}
 	}
+	return names
+}
+
+// servers is how many stand behind a contestant.
+func (sc scenario) servers() int {
+	if sc.peers > 0 {
+		return sc.peers
+	}
+	return sc.addresses
+}
+
+// parts joins listening addresses with servers.
+func (sc scenario) parts(listen, servers []string) []part {
+	if !sc.apart {
+		return []part{{listen, servers}}
+	}
+	var parts []part
+	for i := range listen {
+		parts = append(parts, part{listen[i : i+1], servers[i : i+1]})
+	}
+	return parts
+}
+
+func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*result, error) {
+	contestants := slices.DeleteFunc(slices.Clone(all), func(c *contestant) bool { return !c.takesPart(sc) })
 	port, err := e.port()
 	if err != nil {
 		return nil, err
 	}
 	var addrs []string
 	for _, c := range contestants {
-		addrs = append(addrs, c.serverAddrs(port, sc.addresses)...)
+		addrs = append(addrs, c.serverAddrs(port, sc.servers())...)
 	}
 	if sc.backend != nil {
 		stop, err := sc.backend(ctx, e, addrs)
@@ -92,11 +130,16 @@ func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*
 		}
 	}()
 	for i, c := range contestants {
-		in, err := c.start(ctx, e, sc.traffic, c.serverAddrs(port, sc.addresses))
+		in, err := c.start(ctx, e, sc, c.serverAddrs(port, sc.servers()))
 		if err != nil {
 			return nil, err
 		}
 		instances[i] = in
+		if strings.HasPrefix(c.name, weir) && !sc.fresh {
+			if in.runtime, err = newRuntimeMeter(ctx, e.weirAdmin(c.name)); err != nil {
+				return nil, err
+			}
+		}
 		if sc.warm == nil {
 			continue
 		}
@@ -118,7 +161,7 @@ func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*
 		for k := range instances {
 			i := (round + k) % len(instances)
 			if sc.fresh && round > 0 {
-				if err := restart(ctx, e, sc.traffic, instances, i); err != nil {
+				if err := restart(ctx, e, sc, instances, i); err != nil {
 					return nil, err
 				}
 			}
@@ -132,8 +175,15 @@ func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*
 			}
 		}
 	}
-	for _, s := range res.Contestants {
+	for i, s := range res.Contestants {
 		s.setMedians(sc.metrics)
+		in := instances[i]
+		s.Runtime = in.runtime.total()
+		if sc.traced && in.workers == 1 && e.tracing() {
+			if s.Syscalls, err = countSyscalls(ctx, e, sc, in, rounds); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return res, nil
 }
@@ -189,9 +239,9 @@ func waitCalm(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-func restart(ctx context.Context, e *env, t traffic, instances []*instance, i int) error {
+func restart(ctx context.Context, e *env, sc scenario, instances []*instance, i int) error {
 	instances[i].proc.stop()
-	in, err := instances[i].start(ctx, e, t, instances[i].servers)
+	in, err := instances[i].start(ctx, e, sc, instances[i].servers)
 	if err != nil {
 		return err
 	}
@@ -199,17 +249,43 @@ func restart(ctx context.Context, e *env, t traffic, instances []*instance, i in
 	return nil
 }
 
-// cpuPer measures the proxy's CPU over a load and returns it per unit of the
-// work that the load reports, in multiples of unit.
-func cpuPer(in *instance, unit time.Duration, load func() (work float64, err error)) (float64, error) {
-	before := in.proc.cpuTime()
-	work, err := load()
+// measured runs a load and returns a sample of what it reports: the units of
+// work that were done, and figures, to which it adds the CPU time of the proxy
+// ("cpu") and of the whole machine ("machine cpu") for each unit of work, in
+// multiples of unit. What weir's Go runtime did meanwhile goes to its meter.
+func measured(ctx context.Context, in *instance, unit time.Duration, load func() (work float64, values map[string]float64, err error)) (sample, error) {
+	if err := in.runtime.begin(ctx); err != nil {
+		return sample{}, err
+	}
+	machineBefore, err := machineCPU()
 	if err != nil {
-		return 0, err
+		return sample{}, err
+	}
+	before := in.proc.cpuTime()
+	work, values, err := load()
+	if err != nil {
+		return sample{}, err
 	}
 	used := in.proc.cpuTime() - before
-	if work <= 0 {
-		return 0, fmt.Errorf("%s: no work was done", in.name)
+	machine, err := machineCPU()
+	if err != nil {
+		return sample{}, err
 	}
-	return float64(used) / float64(unit) / work, nil
+	if work <= 0 {
+		return sample{}, fmt.Errorf("%s: no work was done", in.name)
+	}
+	if err := in.runtime.add(ctx, work); err != nil {
+		return sample{}, err
+	}
+	per := func(d time.Duration) float64 { return float64(d) / float64(unit) / work }
+	values["cpu"], values["machine cpu"] = per(used), per(machine-machineBefore)
+	return sample{Work: work, Values: values}, nil
+}
+
+// costMetrics are the CPU figures that measured adds.
+func costMetrics(unit string) []metric {
+	return []metric{
+		{Name: "cpu", Unit: unit, Lower: true, ProxyOnly: true},
+		{Name: "machine cpu", Unit: unit, Lower: true},
+	}
 }

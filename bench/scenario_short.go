@@ -5,19 +5,16 @@ package main
 // for a while.
 const shortAddresses = 4
 
-var shortRun = wrkRun{header: "Connection: close"}
+var shortRun = wrkRun{connections: 64, body: wrkSmall, header: "Connection: close"}
 
 var shortConnections = scenario{
-	name:  "short",
-	title: "a new connection for every request",
-	setup: "wrk, 1 thread, 64 connections at a time, Connection: close, answer of about 160 bytes; backend nginx http, 1 worker, 4 addresses; a listening address per round in turn; warm-up of 1 s; nothing pinned",
-	metrics: []metric{
-		{Name: "rate", Unit: "connections/s"},
-		{Name: "p50", Unit: "us", Lower: true},
-		{Name: "p99", Unit: "us", Lower: true},
-		{Name: "cpu", Unit: "us/connection", Lower: true, ProxyOnly: true},
-	},
+	name:      "short",
+	title:     "a new connection for every request",
+	setup:     "wrk, 1 thread, 64 connections at a time, Connection: close, answer of 128 B and a header of about 160; backend nginx http, 1 worker, 4 addresses; a listening address per round in turn; warm-up of 1 s; nothing pinned",
+	metrics:   wrkMetrics("connections/s", "us/connection"),
 	addresses: shortAddresses,
+	quick:     true,
+	traced:    true,
 	backend:   startHTTP,
 	warm:      shortRun.warm,
 	run:       shortRun.measure,

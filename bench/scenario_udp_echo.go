@@ -23,6 +23,7 @@ func udpLoopMetrics(rate, cpu string) []metric {
 		{Name: "lost", Unit: "%", Lower: true},
 		{Name: "p50", Unit: "us", Lower: true},
 		{Name: "p99", Unit: "us", Lower: true},
+		{Name: "p999", Unit: "us", Lower: true},
 		{Name: "cpu", Unit: cpu, Lower: true, ProxyOnly: true},
 		{Name: "spare", Unit: "% of load's time"},
 	}
@@ -38,6 +39,8 @@ func udpEcho(window int) scenario {
 		metrics:   udpLoopMetrics("round trips/s", "us/round trip"),
 		traffic:   flows,
 		addresses: 1,
+		traced:    window == 1,
+		quick:     window == 1,
 		warm:      run.warm,
 		run:       run.measure,
 	}
@@ -56,10 +59,12 @@ func (r loopRun) warm(ctx context.Context, e *env, in *instance) error {
 
 func (r loopRun) measure(ctx context.Context, e *env, in *instance, round int) (sample, error) {
 	var got loopResult
-	cpu, err := cpuPer(in, time.Microsecond, func() (float64, error) {
+	s, err := measured(ctx, in, time.Microsecond, func() (float64, map[string]float64, error) {
 		var err error
 		got, err = r.load(ctx, e, in, round, time.Duration(e.seconds)*time.Second)
-		return got.Answers, err
+		return got.Answers, map[string]float64{
+			"rate": got.Rate, "lost": 100 * got.Lost / (got.Lost + got.Answers), "p50": got.P50, "p99": got.P99, "p999": got.P999, "spare": 100 * got.Spare,
+		}, err
 	})
 	if err != nil {
 		return sample{}, err
@@ -67,10 +72,6 @@ func (r loopRun) measure(ctx context.Context, e *env, in *instance, round int) (
 	if got.Wrong > 0 {
 		return sample{}, fmt.Errorf("%.0f answers were not what was sent, or went astray", got.Wrong)
 	}
-	s := sample{Values: map[string]float64{
-		"rate": got.Rate, "lost": 100 * got.Lost / (got.Lost + got.Answers), "p50": got.P50, "p99": got.P99,
-		"cpu": cpu, "spare": 100 * got.Spare,
-	}}
 	if got.Late > 0 {
 		s.Flaw = fmt.Sprintf("%.0f answers came late or twice", got.Late)
 	}
@@ -82,7 +83,7 @@ func (r loopRun) load(ctx context.Context, e *env, in *instance, round int, d ti
 	if err != nil {
 		return got, err
 	}
-	if _, err := fmt.Sscanf(out, loopFormat, &got.Answers, &got.Rate, &got.Lost, &got.Late, &got.Wrong, &got.P50, &got.P99, &got.Spare); err != nil {
+	if _, err := fmt.Sscanf(out, loopFormat, &got.Answers, &got.Rate, &got.Lost, &got.Late, &got.Wrong, &got.P50, &got.P99, &got.P999, &got.Spare); err != nil {
 		return got, fmt.Errorf("parse loop %q: %w", lastLine(out), err)
 	}
 	return got, nil

@@ -32,12 +32,12 @@ func udpFloodScenario(size int) scenario {
 		},
 		traffic:   flows,
 		addresses: 1,
+		quick:     size == udpFloodLarge,
 		warm:      run.warm,
 		run: func(ctx context.Context, e *env, in *instance, round int) (sample, error) {
-			return run.measure(ctx, e, in, round, func(got floodResult, cpu time.Duration) map[string]float64 {
-				return map[string]float64{
+			return run.measure(ctx, e, in, round, time.Microsecond, func(got floodResult) (float64, map[string]float64) {
+				return float64(got.Came), map[string]float64{
 					"rate": float64(got.Came) / got.Seconds, "lost": got.lost(), "sent": float64(got.Sent) / got.Seconds,
-					"cpu": float64(cpu) / float64(time.Microsecond) / float64(got.Came),
 				}
 			})
 		},
@@ -57,20 +57,23 @@ func (r floodRun) warm(ctx context.Context, e *env, in *instance) error {
 	return err
 }
 
-func (r floodRun) measure(ctx context.Context, e *env, in *instance, round int, values func(floodResult, time.Duration) map[string]float64) (sample, error) {
-	before := in.proc.cpuTime()
-	got, err := r.load(ctx, e, in, round, time.Duration(e.seconds)*time.Second)
-	if err != nil {
-		return sample{}, err
-	}
-	cpu := in.proc.cpuTime() - before
+// measure has figures tell the units of work in what came, and the values.
+func (r floodRun) measure(ctx context.Context, e *env, in *instance, round int, unit time.Duration, figures func(floodResult) (float64, map[string]float64)) (sample, error) {
+	var got floodResult
+	s, err := measured(ctx, in, unit, func() (float64, map[string]float64, error) {
+		var err error
+		if got, err = r.load(ctx, e, in, round, time.Duration(e.seconds)*time.Second); err != nil {
+			return 0, nil, err
+		}
+		work, values := figures(got)
+		return work, values, nil
+	})
 	switch {
+	case err != nil:
+		return sample{}, err
 	case got.Wrong > 0:
 		return sample{}, fmt.Errorf("%d datagrams were not what was sent", got.Wrong)
-	case got.Came == 0:
-		return sample{}, fmt.Errorf("nothing came of %d datagrams", got.Sent)
 	}
-	s := sample{Values: values(got, cpu)}
 	switch {
 	case got.Dropped > 0:
 		s.Flaw = fmt.Sprintf("the sink itself lost %d messages", got.Dropped)

@@ -27,13 +27,10 @@ var udpFloodGSO = scenario{
 	addresses: 1,
 	warm:      udpFloodGSORun.warm,
 	run: func(ctx context.Context, e *env, in *instance, round int) (sample, error) {
-		return udpFloodGSORun.measure(ctx, e, in, round, func(got floodResult, cpu time.Duration) map[string]float64 {
+		return udpFloodGSORun.measure(ctx, e, in, round, time.Millisecond, func(got floodResult) (float64, map[string]float64) {
 			const gbit = 8 * udpFloodLarge / 1e9 // of a datagram
 			came := float64(got.Came) * gbit
-			return map[string]float64{
-				"throughput": came / got.Seconds, "lost": got.lost(), "sent": float64(got.Sent) * gbit / got.Seconds,
-				"cpu": float64(cpu) / float64(time.Millisecond) / came,
-			}
+			return came, map[string]float64{"throughput": came / got.Seconds, "lost": got.lost(), "sent": float64(got.Sent) * gbit / got.Seconds}
 		})
 	},
 }

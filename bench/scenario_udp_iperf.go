@@ -25,7 +25,7 @@ func udpIperfScenario(name, direction string, reverse bool) scenario {
 	return scenario{
 		name:  name,
 		title: "one stream at a fixed rate, " + direction,
-		setup: fmt.Sprintf("iperf3 -u, 1 stream of %d bytes at %d Mbit/s, %s, its control connection through the same proxy by TCP; warm-up of %s; on 2 cores its client and server are pinned to the first and the proxy to the last (direct: one core each), with more every part has its own, with several workers nothing is pinned",
+		setup: fmt.Sprintf("iperf3 -u, 1 stream of %d bytes at %d Mbit/s, %s, its control connection through the same proxy by TCP; warm-up of %s; on 2 cores its client and server are pinned to the first and the proxy to the last (direct: one core each), with more every part has its own; one worker",
 			udpIperfBytes, udpIperfMbit, direction, time.Second),
 		metrics: []metric{
 			{Name: "rate", Unit: "datagrams/s"},
@@ -49,18 +49,10 @@ func (r udpIperfRun) warm(ctx context.Context, e *env, in *instance) error {
 }
 
 func (r udpIperfRun) measure(ctx context.Context, e *env, in *instance, round int) (sample, error) {
-	var got iperf3UDP
-	cpu, err := cpuPer(in, time.Microsecond, func() (float64, error) {
-		var err error
-		got, err = r.load(ctx, e, in, round, e.seconds)
-		return got.came, err
+	return measured(ctx, in, time.Microsecond, func() (float64, map[string]float64, error) {
+		got, err := r.load(ctx, e, in, round, e.seconds)
+		return got.came, map[string]float64{"rate": got.came / got.seconds, "lost": 100 * (1 - got.came/got.sent), "jitter": got.jitter}, err
 	})
-	if err != nil {
-		return sample{}, err
-	}
-	return sample{Values: map[string]float64{
-		"rate": got.came / got.seconds, "lost": 100 * (1 - got.came/got.sent), "jitter": got.jitter, "cpu": cpu,
-	}}, nil
 }
 
 // load starts a server for this one run, as iperfRun does.

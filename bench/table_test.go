@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -160,7 +161,7 @@ func TestPrintScenario(t *testing.T) {
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func TestParseOptions(t *testing.T) {
-	o, err := parseOptions([]string{"-quick", "-proxies", "nginx, weir", "-only", "idle,short"})
+	o, err := parseOptions([]string{"-quick", "-proxies", "nginx, weir", "-only", "idle-64k,short"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,6 +174,14 @@ func TestParseOptions(t *testing.T) {
 	}
 	if len(o.only) != 9 || o.only[0] != "short" || o.only[1] != udpEchoOne.name {
 		t.Errorf("short and all of UDP: got %v", o.only)
+	}
+	o, err = parseOptions([]string{"-quick"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.syscalls || slices.Contains(o.proxies, weir+twoWorkers) || !slices.Contains(o.proxies, haproxySplice) ||
+		slices.Contains(o.only, "idle-64k") || !slices.Contains(o.only, "short") {
+		t.Errorf("quick: got %+v", o)
 	}
 	for _, args := range [][]string{{"-only", "bulk-9"}, {"-proxies", "envoy"}, {"-rounds", "-1"}, {"x"}} {
 		if _, err := parseOptions(args); err == nil {

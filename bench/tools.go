@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -13,56 +15,83 @@ import (
 type tool struct {
 	program  string
 	packages []string
+	optional bool // the comparison runs without it
 }
 
 var tools = []tool{
-	{"iperf", []string{"iperf"}},
-	{"iperf3", []string{"iperf3"}},
-	{"wrk", []string{"wrk"}},
-	{"nginx", []string{"nginx", "libnginx-mod-stream"}},
-	{"haproxy", []string{"haproxy"}},
+	{"iperf", []string{"iperf"}, false},
+	{"iperf3", []string{"iperf3"}, false},
+	{"wrk", []string{"wrk"}, false},
+	{"nginx", []string{"nginx", "libnginx-mod-stream"}, false},
+	{"haproxy", []string{"haproxy"}, false},
+	{"postgres", []string{"postgresql"}, false},
+	{"pgbench", []string{"postgresql"}, false},
+	{"redis-server", []string{"redis-server"}, false},
+	{"redis-benchmark", []string{"redis-tools"}, false},
+	{"strace", []string{"strace"}, true},
 }
 
 // sbinPath is searched besides PATH: ordinary users often lack these, and the
 // proxies live there.
 const sbinPath = "/usr/local/sbin:/usr/sbin:/sbin"
 
+// setPath has PATH lead to the tools. PostgreSQL's own directories come first,
+// the newest before the others: what PATH has of it are wrappers that look for a
+// configured cluster.
+func setPath(path string) error {
+	dirs, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil {
+		return err
+	}
+	slices.Reverse(dirs)
+	return os.Setenv("PATH", strings.Join(append(dirs, path, sbinPath), ":"))
+}
+
 // ensureTools finds every tool. Missing ones are installed when this runs as
 // root on a system with apt-get, and named in the error otherwise.
 func ensureTools(install bool) error {
-	if err := os.Setenv("PATH", os.Getenv("PATH")+":"+sbinPath); err != nil {
+	path := os.Getenv("PATH")
+	if err := setPath(path); err != nil {
 		return err
 	}
-	missing := missingPackages()
+	needed, optional := missingPackages()
+	missing := slices.Concat(needed, optional)
 	if len(missing) == 0 {
 		return nil
 	}
 	hint := "apt-get install --no-install-recommends " + strings.Join(missing, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil || !install || os.Geteuid() != 0 {
+		if len(needed) == 0 {
+			return nil
+		}
 		return fmt.Errorf("find tools: missing; install them first: %s", hint)
 	}
 	fmt.Fprintln(os.Stderr, "bench: installing", strings.Join(missing, " "))
 	if err := aptInstall(missing); err != nil {
 		return fmt.Errorf("%s: %w", hint, err)
 	}
-	if still := missingPackages(); len(still) > 0 {
+	if err := setPath(path); err != nil {
+		return err
+	}
+	if still, _ := missingPackages(); len(still) > 0 {
 		return fmt.Errorf("find tools: still missing after the installation: %s", strings.Join(still, " "))
 	}
 	return nil
 }
 
-func missingPackages() []string {
-	var missing []string
+func missingPackages() (needed, optional []string) {
 	for _, t := range tools {
-		if _, err := exec.LookPath(t.program); err != nil {
-			missing = append(missing, t.packages...)
-			continue
-		}
-		if t.program == "nginx" && streamModuleMissing() {
-			missing = append(missing, "libnginx-mod-stream")
+		_, err := exec.LookPath(t.program)
+		switch {
+		case err != nil && t.optional:
+			optional = append(optional, t.packages...)
+		case err != nil:
+			needed = append(needed, t.packages...)
+		case t.program == "nginx" && streamModuleMissing():
+			needed = append(needed, "libnginx-mod-stream")
 		}
 	}
-	return missing
+	return needed, optional
 }
 
 func streamModuleMissing() bool {

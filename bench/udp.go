@@ -26,7 +26,7 @@ import (
 // other of the time to receive.
 
 // udpPlacing describes it for the reports.
-const udpPlacing = "the load generator is one thread that never sleeps and is both the clients and the server, by recvmmsg and sendmmsg; it is pinned to the first core and the proxy to the last (direct: the first alone), with several workers nothing is pinned"
+const udpPlacing = "the load generator is one thread that never sleeps and is both the clients and the server, by recvmmsg and sendmmsg; it is pinned to the first core and the proxy, of one worker as there is no third core for another, to the last (direct: the first alone)"
 
 // udpStamp is the least size of a datagram: it says at its begin and end who
 // it is.

@@ -37,16 +37,15 @@ func TestFlowAddress(t *testing.T) {
 
 func TestUDPPlaces(t *testing.T) {
 	for _, tt := range []struct {
-		cores, workers int
-		want           places
+		cores int
+		want  places
 	}{
-		{1, 1, places{noCore, noCore, noCore, noCore}},
-		{2, 1, places{load: 0, proxy: 1, server: 0, directServer: 1}},
-		{2, 2, places{noCore, noCore, noCore, noCore}},
-		{8, 1, places{load: 0, proxy: 7, server: 1, directServer: 1}},
+		{1, places{noCore, noCore, noCore, noCore}},
+		{2, places{load: 0, proxy: 1, server: 0, directServer: 1}},
+		{8, places{load: 0, proxy: 7, server: 1, directServer: 1}},
 	} {
-		if got := udpPlaces(tt.cores, tt.workers); got != tt.want {
-			t.Errorf("%d cores, %d workers: got %+v, want %+v", tt.cores, tt.workers, got, tt.want)
+		if got := udpPlaces(tt.cores); got != tt.want {
+			t.Errorf("%d cores: got %+v, want %+v", tt.cores, got, tt.want)
 		}
 	}
 }

@@ -162,8 +162,8 @@ func TestAdminCommandsThatLook(t *testing.T) {
 		words []string
 		keys  []string
 	}{
-		{[]string{"status"}, []string{"weir (devel), pid ", "1 now, 1 since the start", "tcp " + p.addr, "round_robin", "decisions are remembered, until"},
-			[]string{"bytes", "config", "ended", "leaving_workers", "listeners", "pid", "ready", "recording", "reloaded", "sessions", "started", "upstreams", "uptime_seconds", "version", "workers"}},
+		{[]string{"status"}, []string{"weir (devel), pid ", "1 now, 1 since the start", "tcp " + p.addr, "round_robin", "decisions are remembered, until", " garbage collections, "},
+			[]string{"bytes", "config", "ended", "leaving_workers", "listeners", "pid", "ready", "recording", "reloaded", "runtime", "sessions", "started", "upstreams", "uptime_seconds", "version", "workers"}},
 		{[]string{"peers"}, []string{"upstream u", "PEER", "a ", "b ", "up "}, []string{"peers"}},
 		{[]string{"peers", "u"}, []string{"upstream u"}, []string{"peers"}},
 		{[]string{"sessions"}, []string{"CLIENT", number, "relaying"}, []string{"sessions", "total"}},

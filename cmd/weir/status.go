@@ -49,6 +49,7 @@ func writeStatus(w io.Writer, s *admin.Status) {
 		"bytes", fmt.Sprintf("%s to servers, %s to clients", amount(s.Bytes.ToPeers), amount(s.Bytes.ToClients)),
 		"ended", endings(s.Ended),
 		"recording", recordingText(&s.Recording),
+		"runtime", fmt.Sprintf("%s garbage collections, %s objects of %s allocated", number(s.Runtime.GCCycles), number(s.Runtime.AllocatedObjects), amount(s.Runtime.AllocatedBytes)),
 	)
 	fmt.Fprintln(w)
 	listeners := table{headings: []string{"LISTENER", "ADDRESS", "UPSTREAM", ">NOW", ">TOTAL"}}

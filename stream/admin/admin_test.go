@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -207,6 +208,27 @@ func TestStatus(t *testing.T) {
 	}
 	if u := s.Upstreams; len(u) != 1 || u[0] != (admin.UpstreamSums{Name: "u", Method: "round_robin", Peers: 2, Usable: 2, Conns: 1}) {
 		t.Errorf("the upstreams are %+v", u)
+	}
+}
+
+var kept []byte
+
+func TestStatusCountsAllocations(t *testing.T) {
+	w := start(t, nil)
+	before, err := w.client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 1 << 20
+	kept = make([]byte, size)
+	runtime.GC()
+	after, err := w.client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, is := before.Runtime, after.Runtime
+	if is.GCCycles <= was.GCCycles || is.AllocatedBytes < was.AllocatedBytes+size || is.AllocatedObjects <= was.AllocatedObjects {
+		t.Errorf("1 MiB and a garbage collection later: %+v after %+v", is, was)
 	}
 }
 

@@ -38,6 +38,7 @@ type Status struct {
 	Listeners     []Listening      `json:"listeners"`
 	Upstreams     []UpstreamSums   `json:"upstreams"`
 	Recording     Recording        `json:"recording"`
+	Runtime       Runtime          `json:"runtime"`
 }
 
 // SessionCounts counts sessions.
@@ -51,6 +52,14 @@ type SessionCounts struct {
 type ByteCounts struct {
 	ToPeers   uint64 `json:"to_peers"`
 	ToClients uint64 `json:"to_clients"`
+}
+
+// Runtime is what Go's runtime has done since the start. Its allocator counts
+// small objects when a span of them (8 KiB) is full, so the last few are missing.
+type Runtime struct {
+	GCCycles         uint64 `json:"gc_cycles"`
+	AllocatedObjects uint64 `json:"allocated_objects"`
+	AllocatedBytes   uint64 `json:"allocated_bytes"`
 }
 
 // Listening is a listener.

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"runtime/metrics"
 	"slices"
 	"strconv"
 	"time"
@@ -149,6 +150,7 @@ func (s *Server) status(http.ResponseWriter, *http.Request) (any, error) {
 		Listeners:     []Listening{},
 		Upstreams:     []UpstreamSums{},
 		Recording:     s.recording(),
+		Runtime:       readRuntime(),
 	}
 	if r.NotReady != nil {
 		out.NotReady = r.NotReady.Error()
@@ -161,6 +163,17 @@ func (s *Server) status(http.ResponseWriter, *http.Request) (any, error) {
 		out.Upstreams = append(out.Upstreams, sums(&states[i]))
 	}
 	return out, nil
+}
+
+// readRuntime does not stop the workers for it, as runtime.ReadMemStats would.
+func readRuntime() Runtime {
+	samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	return Runtime{
+		GCCycles:         samples[0].Value.Uint64(),
+		AllocatedObjects: samples[1].Value.Uint64(),
+		AllocatedBytes:   samples[2].Value.Uint64(),
+	}
 }
 
 func (s *Server) recording() Recording {
