@@ -196,6 +196,7 @@ func (w *Worker) Adopt(l *Listener, p *upstream.Peer, st *handover.TCPState, fds
 	s.firstByte, s.active = then(now, st.FirstByte), then(now, st.Active)
 	s.reason, s.blamed, s.halfClosed = stats.CloseReason(st.Reason), st.Blamed, st.HalfClosed
 	s.half[down].unix, s.half[up].unix = st.Unix, st.PeerUnix
+	s.half[up].nagle = !st.PeerUnix
 	pipes := fds[2:]
 	for i := range s.half {
 		s.half[i].fd, s.half[i].ended, s.half[i].shut = int32(fds[i]), st.Halves[i].Ended, st.Halves[i].Shut

@@ -53,7 +53,7 @@ type session struct {
 
 const (
 	// sessionEvents is what both halves are registered for, once.
-	sessionEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
+	sessionEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLPRI | unix.EPOLLET
 
 	// flushPatience bounds the wait for the last acknowledgement before a
 	// reset if half_close_timeout is off.
@@ -77,7 +77,8 @@ func (s *session) blame(r stats.CloseReason) {
 
 // open begins a session for an accepted connection. The place in the room was
 // taken by the caller; close gives it back.
-func (w *Worker) open(l *Listener, fd int32) {
+func (w *Worker) open(from *socket, fd int32) {
+	l := from.listener
 	slot, generation, s := w.sessions.Alloc()
 	s.slot, s.generation = slot, generation
 	s.listener, s.counted = l, l.Stats[w.opt.ID]
@@ -95,12 +96,45 @@ func (w *Worker) open(l *Listener, fd int32) {
 		w.close(s, stats.LocalError)
 		return
 	}
+	if !w.readAhead(from, s) {
+		return
+	}
 	s.attempts = w.borrowAttempts()
 	l.Group.Begin(s.attempts, l.Limits, s.start)
 	if l.Group.Keyed() {
 		w.makeKey(s)
 	}
 	w.connect(s)
+}
+
+// readAhead takes what the client has said already. Its first bytes then go to
+// the peer in the packet that completes the connect. Where clients wait for the
+// peer to speak first, it looks only now and then. If there is more, an event
+// will tell. It returns false if the client is gone and the session with it.
+func (w *Worker) readAhead(from *socket, s *session) bool {
+	if from.quiet > 0 || w.buffers.lent >= aheadBuffers || w.opt.Relay == Splice {
+		from.quiet = max(from.quiet-1, 0)
+		return true
+	}
+	f := &s.flow[down]
+	f.buf = w.buffers.get()
+	n, errno := sys.Recv(s.half[down].fd, f.buf[:])
+	if errno == 0 && n > 0 {
+		f.pending = int32(n)
+		w.count(s, down, stats.Copied, n)
+		return true
+	}
+	w.returnEmpty(f)
+	switch errno {
+	case 0: // an event will tell of the end
+	case unix.EAGAIN:
+		from.quiet = quietAccepts
+	default:
+		s.breakHalf(down, errno)
+		w.close(s, s.reason)
+		return false
+	}
+	return true
 }
 
 // makeKey has the upstream make what its method hashes.
@@ -169,7 +203,11 @@ func (w *Worker) dial(s *session) (errno unix.Errno, local bool) {
 	}
 	s.half[up] = half{fd: fd, unix: s.peer.IsUnix(), writable: true}
 	if !s.half[up].unix {
-		sys.SetNoDelay(fd)
+		s.half[up].nagle = true
+		if s.flow[down].pending > 0 {
+			// The ACK that completes the connect waits for these bytes.
+			sys.DelayAck(fd)
+		}
 		if c := s.listener.Group.Congestion(); c != "" {
 			sys.SetCongestion(fd, c) // checked at start
 		}
@@ -194,6 +232,12 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 	}
 	if events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		h.hungUp = true
+	}
+	if events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLPRI) == unix.EPOLLRDHUP {
+		h.finished = !h.unix
+	}
+	if events&unix.EPOLLPRI != 0 {
+		h.urgent = true
 	}
 	if events == 0 {
 		s.putOff = false
@@ -433,7 +477,7 @@ func (w *Worker) take(s *session, d side) int {
 			return w.takeSpliced(s, d, p)
 		}
 	}
-	n, errno := sys.Read(src.fd, w.buf[:])
+	n, errno := sys.Recv(src.fd, w.buf[:])
 	switch {
 	case errno == unix.EAGAIN:
 		s.drained(d)
@@ -448,15 +492,23 @@ func (w *Worker) take(s *session, d side) int {
 	}
 	// A short read has emptied the socket, and new bytes will make a new
 	// event; only if the end was announced there is something left to read.
+	// After a FIN that is nothing but the end itself, and these bytes wait for
+	// passEnd to send them with a FIN in one packet.
+	last := false
 	if n < len(w.buf) {
-		src.readable = src.hungUp
+		last = src.finished && !src.broken()
+		src.readable = src.hungUp || src.urgent
 	} else if w.opt.Relay == Auto && !f.noSplice {
 		f.splice = true
 	}
 	w.count(s, d, stats.Copied, n)
 
-	sent, errno := sys.Send(s.half[d.other()].fd, w.buf[:n])
+	s.hurry(d)
+	sent, errno := sys.Send(s.half[d.other()].fd, w.buf[:n], last)
 	w.sent(s, d, sent, errno)
+	if last {
+		w.endInput(s, d)
+	}
 	if errno != 0 {
 		sent = 0
 	}
@@ -475,6 +527,8 @@ func (w *Worker) takeSpliced(s *session, d side, p *pipe) int {
 	if errno != 0 || n == 0 {
 		w.pipes.put(p)
 		switch {
+		case errno == unix.EAGAIN && src.urgent:
+			f.splice, f.noSplice = false, true // only a read gets past it
 		case errno == unix.EAGAIN:
 			// The pipe is empty, so it was the socket that had nothing.
 			s.drained(d)
@@ -500,12 +554,13 @@ func (w *Worker) takeSpliced(s *session, d side, p *pipe) int {
 // deliver sends on what is pending.
 func (w *Worker) deliver(s *session, d side) {
 	f, dst := &s.flow[d], &s.half[d.other()]
+	s.hurry(d)
 	var n int
 	var errno unix.Errno
 	if f.pipe != nil {
 		n, errno = sys.Splice(f.pipe.r, dst.fd, int(f.pending))
 	} else {
-		n, errno = sys.Send(dst.fd, f.buf[f.off:f.off+f.pending])
+		n, errno = sys.Send(dst.fd, f.buf[f.off:f.off+f.pending], false)
 	}
 	w.sent(s, d, n, errno)
 	if errno != 0 {
@@ -515,6 +570,16 @@ func (w *Worker) deliver(s *session, d side) {
 	f.off += int32(n)
 	if f.pending == 0 {
 		w.returnEmpty(f)
+	}
+}
+
+// hurry has every write of flow d but the first go out at once. The first does
+// so by itself, having no earlier small packet to wait for (Nagle's rule as in
+// the kernel's tcp_minshall_check), and many sessions have no other.
+func (s *session) hurry(d side) {
+	if dst := &s.half[d.other()]; dst.nagle && s.flow[d].sent > 0 {
+		dst.nagle = false
+		sys.SetNoDelay(dst.fd)
 	}
 }
 
@@ -589,7 +654,7 @@ func (w *Worker) discard(f *flow) {
 // drained notes that half d has nothing to read. A broken half never will.
 func (s *session) drained(d side) {
 	h := &s.half[d]
-	h.readable = false
+	h.readable, h.urgent = false, false
 	h.ended = h.ended || h.broken()
 }
 
@@ -749,7 +814,7 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 		}
 		// What ends for a reset, or for an order, is reset. So is a half that
 		// was still owed bytes: a FIN would pass a cut stream off as a whole one.
-		if reason == stats.ClosedByOperator || s.half[d.other()].broken() || in.pending > 0 || s.cutShort(d) {
+		if reason == stats.ClosedByOperator || s.half[d.other()].broken() || in.pending > 0 || s.cutShort(d) || s.unheard(d) {
 			sys.SetReset(h.fd)
 		}
 	}
@@ -782,6 +847,10 @@ func (s *session) cutShort(d side) bool {
 	src := &s.half[d.other()]
 	return s.connected != 0 && src.fd >= 0 && src.readable && !src.ended && !s.half[d].shut
 }
+
+// unheard reports whether what half d sent was read and never passed on, as
+// no peer was found. The kernel resets a connection whose bytes nobody read.
+func (s *session) unheard(d side) bool { return s.connected == 0 && s.flow[d].pending > 0 }
 
 // logEnd hands what is known of the session to the access log and to the
 // worker's memory.

@@ -68,9 +68,12 @@ type half struct {
 	unix     bool  // a unix socket: it has no RST and no TCP options
 	readable bool  // a read may find something
 	writable bool  // a write may find room
+	urgent   bool  // a read may stop at urgent data: a short one does not mean that all is read
 	hungUp   bool  // its end was announced: a short read does not mean that all is read
-	ended    bool  // end of input was read
+	finished bool  // its FIN is there: after a short read there are no more bytes
+	ended    bool  // end of input was read, or is known to be all that is left
 	shut     bool  // we have sent our FIN
+	nagle    bool  // TCP_NODELAY has still to be set: see hurry
 	stalled  bool  // its window is shut and it answers probes: see guard.go
 	err      uint8 // errno that broke the connection; 0 = it stands
 }

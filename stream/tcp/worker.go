@@ -31,7 +31,9 @@ const (
 )
 
 const (
-	acceptsPerTurn = 64                     // of one listening socket
+	acceptsPerTurn = 64                     // of one listening socket, at most
+	quietAccepts   = 16                     // that nobody's first bytes are looked for, after a client that had none
+	aheadBuffers   = 64                     // lent ones beyond which no first bytes are looked for
 	roundsPerTurn  = 64                     // reads of one flow
 	bytesPerTurn   = 1 << 20                // of one flow, checked before each read
 	spliceBelow    = 2 << 10                // a spliced read under this many bytes turns the flow back to copying
@@ -123,6 +125,10 @@ type socket struct {
 	fd       int32 // -1 = closed
 	shared   bool  // other workers accept from the same descriptor and its owner closes it
 	idle     bool  // taken out of the epoll set by a pause
+	quiet    int   // how many accepts are still taken to be of clients that wait for the peer
+
+	batch  int    // how many accepts the next turn tries
+	filled uint64 // the last turn in which they were not too many
 }
 
 // NewWorker returns the TCP half of the worker of a loop. It accepts nothing
@@ -151,7 +157,7 @@ func (w *Worker) Serve(l *Listener, fd int32, shared bool) unix.Errno {
 		i = len(w.sockets)
 		w.sockets = append(w.sockets, socket{})
 	}
-	w.sockets[i] = socket{listener: l, fd: fd, shared: shared}
+	w.sockets[i] = socket{listener: l, fd: fd, shared: shared, batch: 1}
 	return w.register(i)
 }
 
@@ -291,7 +297,9 @@ func (w *Worker) OnTimer(id int32) {
 // EndTurn implements loop.Handler.
 func (w *Worker) EndTurn() { w.sessions.Recycle() }
 
-// onAccept takes connections from a listening socket, so many in one turn.
+// onAccept takes connections from a listening socket, so many in one turn. To
+// ask for one that is not there costs nearly as much as to take one; so it asks
+// for more only if the last turn left some.
 func (w *Worker) onAccept(i int) {
 	s := &w.sockets[i]
 	if s.fd < 0 || s.idle {
@@ -301,11 +309,17 @@ func (w *Worker) onAccept(i int) {
 		w.rest(s)
 		return
 	}
-	for range acceptsPerTurn {
+	turn := w.Loop.Stats.Turns.Load()
+	if turn == s.filled+1 {
+		s.batch = min(2*s.batch, acceptsPerTurn)
+	}
+	for n := range s.batch {
 		if !w.acceptOne(s) {
+			s.batch = max(n, 1)
 			return
 		}
 	}
+	s.filled = turn
 }
 
 // acceptOne takes one connection and reports whether there may be more.
@@ -319,7 +333,7 @@ func (w *Worker) acceptOne(s *socket) bool {
 		if w.began != nil && s.shared {
 			w.began()
 		}
-		w.open(s.listener, fd)
+		w.open(s, fd)
 		return true
 	}
 	w.opt.Room.Leave()

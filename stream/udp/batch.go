@@ -88,11 +88,11 @@ func (w *Worker) forward(s *session) {
 }
 
 func (w *Worker) sendOne(s *session, payload []byte) {
-	n, errno := sys.Send(s.conn.fd, payload)
+	n, errno := sys.Send(s.conn.fd, payload, false)
 	if errno == unix.EMSGSIZE {
 		// Perhaps of an earlier one: the path has become narrower, and this one
 		// will be cut to fit it.
-		n, errno = sys.Send(s.conn.fd, payload)
+		n, errno = sys.Send(s.conn.fd, payload, false)
 	}
 	switch {
 	case errno == 0:

@@ -7,10 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read is read(2) on a non-blocking descriptor.
-func Read(fd int32, p []byte) (int, unix.Errno) {
+// Recv is recv(2) on a non-blocking socket. 0 bytes are the end of input. It
+// costs a few percent less than read(2), which looks at the socket as a file
+// first.
+func Recv(fd int32, p []byte) (int, unix.Errno) {
 	for {
-		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0, 0, 0)
 		if errno != unix.EINTR {
 			return int(n), errno
 		}
@@ -18,10 +20,15 @@ func Read(fd int32, p []byte) (int, unix.Errno) {
 }
 
 // Send is send(2) with MSG_NOSIGNAL on a non-blocking socket: a broken
-// connection is EPIPE and no signal.
-func Send(fd int32, p []byte) (int, unix.Errno) {
+// connection is EPIPE and no signal. more (MSG_MORE) says that something
+// follows at once, a FIN for one, which can go in the same packet.
+func Send(fd int32, p []byte, more bool) (int, unix.Errno) {
+	flags := uintptr(unix.MSG_NOSIGNAL)
+	if more {
+		flags |= unix.MSG_MORE
+	}
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_NOSIGNAL, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
 		if errno != unix.EINTR {
 			return int(n), errno
 		}

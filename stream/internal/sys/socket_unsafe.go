@@ -90,6 +90,13 @@ func SetNoDelay(fd int32) unix.Errno {
 	return SetOption(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
+// DelayAck turns TCP_QUICKACK off. Before a connect, it has the ACK that ends
+// the handshake wait for the first bytes (tcp_rcv_synsent_state_process), for
+// up to 200 ms; it is no lasting setting.
+func DelayAck(fd int32) unix.Errno {
+	return SetOption(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
+}
+
 // SetCongestion is TCP_CONGESTION. ENOENT means that the kernel has no such
 // algorithm, EPERM that only root may use it (tcp_allowed_congestion_control).
 func SetCongestion(fd int32, name string) unix.Errno {
