@@ -14,13 +14,13 @@ type buffer [bufferBytes]byte
 
 // bufferPool keeps a worker's unused buffers.
 type bufferPool struct {
+	demand
 	free  []*buffer
-	lent  int
 	stats *stats.Worker
 }
 
 func (bp *bufferPool) get() *buffer {
-	bp.lent++
+	bp.lend()
 	if n := len(bp.free); n > 0 {
 		b := bp.free[n-1]
 		bp.free = bp.free[:n-1]
@@ -31,7 +31,7 @@ func (bp *bufferPool) get() *buffer {
 }
 
 func (bp *bufferPool) put(b *buffer) {
-	bp.lent--
+	bp.back()
 	bp.free = append(bp.free, b)
 }
 

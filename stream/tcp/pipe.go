@@ -24,6 +24,7 @@ type pipe struct {
 
 // pipePool keeps a worker's empty pipes, the hottest last.
 type pipePool struct {
+	demand
 	free  []*pipe
 	open  int // lent and free
 	max   int // how many may be open
@@ -37,6 +38,7 @@ func (pp *pipePool) get() *pipe {
 	if n := len(pp.free); n > 0 {
 		p := pp.free[n-1]
 		pp.free = pp.free[:n-1]
+		pp.lend()
 		return p
 	}
 	if pp.open >= pp.max {
@@ -63,6 +65,7 @@ func (pp *pipePool) get() *pipe {
 		pp.want /= 4
 	}
 	pp.open++
+	pp.lend()
 	pp.stats.Pipes.Add(1)
 	return p
 }
@@ -70,16 +73,25 @@ func (pp *pipePool) get() *pipe {
 // adopt takes in a pipe of another process, lent already.
 func (pp *pipePool) adopt(r, w, size int32) *pipe {
 	pp.open++
+	pp.lend()
 	pp.stats.Pipes.Add(1)
 	return &pipe{r: r, w: w, size: size}
 }
 
 // put takes back an empty pipe.
-func (pp *pipePool) put(p *pipe) { pp.free = append(pp.free, p) }
+func (pp *pipePool) put(p *pipe) {
+	pp.back()
+	pp.free = append(pp.free, p)
+}
 
-// discard closes a pipe that still has bytes inside: they must never meet
+// discard closes a lent pipe that still has bytes inside: they must never meet
 // another session.
 func (pp *pipePool) discard(p *pipe) {
+	pp.back()
+	pp.close(p)
+}
+
+func (pp *pipePool) close(p *pipe) {
 	sys.Close(p.r)
 	sys.Close(p.w)
 	pp.open--
@@ -91,6 +103,6 @@ func (pp *pipePool) trim(keep int) {
 	for len(pp.free) > keep {
 		p := pp.free[len(pp.free)-1]
 		pp.free = pp.free[:len(pp.free)-1]
-		pp.discard(p)
+		pp.close(p)
 	}
 }

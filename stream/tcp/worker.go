@@ -284,8 +284,8 @@ func (w *Worker) OnEvent(t loop.Token, events uint32) {
 func (w *Worker) OnTimer(id int32) {
 	switch id {
 	case timerHousekeeping:
-		w.pipes.trim(poolKeep)
-		w.buffers.trim(poolKeep)
+		w.pipes.trim(w.pipes.spare(poolKeep))
+		w.buffers.trim(w.buffers.spare(poolKeep))
 		w.Loop.Timers.Set(timerHousekeeping, w.Loop.Now().Add(poolTrimEvery).Millis())
 	case timerResume:
 		w.resume()
