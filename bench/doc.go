@@ -33,6 +33,11 @@
 // the report then has what came before, and says so. A target that was missed is
 // no error. A file that is no report, or of another format, is refused.
 //
+// The floor is one more contestant, and no rival: weir's system calls in a small
+// C program (floor/relay.c). What it leaves to weir is the most that there is to
+// gain around the calls; what it does not reach itself, no relay of that kind
+// will.
+//
 // UDP scenarios compare with nginx and a direct connection only. Their datagrams
 // say who they are; one that is not what was sent, or reaches another client,
 // fails its run. Their load generator is one thread that is the clients and the

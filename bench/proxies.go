@@ -22,7 +22,7 @@ const (
 // proxyNames are the contestants besides direct, in the order of the tables:
 // product, variant if there are several, and -2 for two workers or threads.
 var proxyNames = []string{
-	"nginx", "nginx" + twoWorkers, "haproxy", "haproxy" + twoWorkers, haproxySplice, haproxySplice + twoWorkers, weir, weir + twoWorkers,
+	"nginx", "nginx" + twoWorkers, "haproxy", "haproxy" + twoWorkers, haproxySplice, haproxySplice + twoWorkers, weir, weir + twoWorkers, floor,
 }
 
 const twoWorkers = "-2"
@@ -52,7 +52,7 @@ type contestant struct {
 
 func (c *contestant) takesPart(sc scenario) bool {
 	switch {
-	case c.name == direct:
+	case c.name == direct, c.name == floor && sc.fresh:
 		return !sc.fresh
 	case c.workers > 1 && (sc.oneWorker || sc.traffic.udp()):
 		return false
@@ -120,6 +120,14 @@ func newContestants(e *env) ([]*contestant, error) {
 			var err error
 			if c, err = newWeir(e, workers); err != nil {
 				return nil, err
+			}
+		case floor:
+			var err error
+			if c, err = newFloor(e); err != nil {
+				return nil, err
+			}
+			if c == nil {
+				continue
 			}
 		}
 		c.name, c.index, c.workers = name, 1+slices.Index(proxyNames, name), workers
