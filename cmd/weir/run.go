@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,6 +99,9 @@ func runFile(cmd *cobra.Command, path string) error {
 		d.logger.Info("listening", "listener", b.Listener, "protocol", b.Protocol.String(), "address", b.Addr.String())
 	}
 	d.notify(systemd.SdNotifyReady)
+	// What it took to read the configuration is given back now, and not by a
+	// collection in the middle of the load.
+	debug.FreeOSMemory()
 	go d.watchdog()
 	return d.serve(signals)
 }

@@ -2,24 +2,29 @@ package tcp
 
 import "github.com/weirlb/weir/stream/stats"
 
-// bufferBytes is the size of the worker's one read buffer, and so the most
-// that a flow can have read and not sent while it copies. Answers of 16 KiB and
-// their headers cost a quarter less CPU than with 16 KiB, where each filled the
-// buffer and sent its rest through a pipe; 32 KiB was as good for these, and
-// less so for longer ones.
-const bufferBytes = 64 << 10
+const (
+	// bufferBytes is the size of the worker's one read buffer, and so the most
+	// that a flow can have read and not sent while it copies. Answers of 16 KiB
+	// and their headers cost a quarter less CPU than with 16 KiB, where each
+	// filled the buffer and sent its rest through a pipe; 32 KiB was as good for
+	// these, and less so for longer ones.
+	bufferBytes = 64 << 10
+	// smallBytes is enough for most clients' first bytes and for what is left of
+	// a short message.
+	smallBytes = 4 << 10
+)
 
-// buffer holds what a slow reader left of one read.
-type buffer [bufferBytes]byte
-
-// bufferPool keeps a worker's unused buffers.
+// bufferPool keeps a worker's unused buffers of one size. A buffer holds what a
+// slow reader left of one read, or what a client said before its peer was
+// connected.
 type bufferPool struct {
 	demand
-	free  []*buffer
+	size  int // bytes
+	free  [][]byte
 	stats *stats.Worker
 }
 
-func (bp *bufferPool) get() *buffer {
+func (bp *bufferPool) get() []byte {
 	bp.lend()
 	if n := len(bp.free); n > 0 {
 		b := bp.free[n-1]
@@ -27,10 +32,10 @@ func (bp *bufferPool) get() *buffer {
 		return b
 	}
 	bp.stats.Buffers.Add(1)
-	return new(buffer)
+	return make([]byte, bp.size)
 }
 
-func (bp *bufferPool) put(b *buffer) {
+func (bp *bufferPool) put(b []byte) {
 	bp.back()
 	bp.free = append(bp.free, b)
 }
@@ -42,4 +47,18 @@ func (bp *bufferPool) trim(keep int) {
 		bp.free = bp.free[:len(bp.free)-1]
 		bp.stats.Buffers.Add(-1)
 	}
+}
+
+// buffersFor returns the pool whose buffers hold so many bytes.
+func (w *Worker) buffersFor(n int) *bufferPool {
+	if n <= smallBytes {
+		return &w.small
+	}
+	return &w.large
+}
+
+// keep has flow f hold bytes that it could not send.
+func (w *Worker) keep(f *flow, rest []byte) {
+	f.buf = w.buffersFor(len(rest)).get()
+	f.off, f.pending = 0, int32(copy(f.buf, rest))
 }

@@ -9,9 +9,9 @@ import (
 // A pool keeps what the last while has used and lets go of it after a while
 // without use.
 func TestPoolKeepsWhatIsUsed(t *testing.T) {
-	bp := bufferPool{stats: new(stats.Worker)}
+	bp := bufferPool{size: smallBytes, stats: new(stats.Worker)}
 	use := func(n int) {
-		var lent []*buffer
+		var lent [][]byte
 		for range n {
 			lent = append(lent, bp.get())
 		}

@@ -207,8 +207,7 @@ func (w *Worker) Adopt(l *Listener, p *upstream.Peer, st *handover.TCPState, fds
 			f.pipe, f.pending = w.pipes.adopt(int32(pipes[0]), int32(pipes[1]), int32(from.PipeSize)), int32(from.InPipe)
 			pipes = pipes[2:]
 		case len(from.Pending) > 0:
-			f.buf = w.buffers.get()
-			f.pending = int32(copy(f.buf[:], from.Pending))
+			w.keep(f, from.Pending)
 		}
 	}
 	s.counted.Active.Add(1)

@@ -112,13 +112,13 @@ func (w *Worker) open(from *socket, fd int32) {
 // peer to speak first, it looks only now and then. If there is more, an event
 // will tell. It returns false if the client is gone and the session with it.
 func (w *Worker) readAhead(from *socket, s *session) bool {
-	if from.quiet > 0 || w.buffers.lent >= aheadBuffers || w.opt.Relay == Splice {
+	if from.quiet > 0 || w.small.lent >= aheadBuffers || w.opt.Relay == Splice {
 		from.quiet = max(from.quiet-1, 0)
 		return true
 	}
 	f := &s.flow[down]
-	f.buf = w.buffers.get()
-	n, errno := sys.Recv(s.half[down].fd, f.buf[:])
+	f.buf = w.small.get()
+	n, errno := sys.Recv(s.half[down].fd, f.buf)
 	if errno == 0 && n > 0 {
 		f.pending = int32(n)
 		w.count(s, down, stats.Copied, n)
@@ -477,7 +477,7 @@ func (w *Worker) take(s *session, d side) int {
 			return w.takeSpliced(s, d, p)
 		}
 	}
-	n, errno := sys.Recv(src.fd, w.buf[:])
+	n, errno := sys.Recv(src.fd, w.buf)
 	switch {
 	case errno == unix.EAGAIN:
 		s.drained(d)
@@ -513,8 +513,7 @@ func (w *Worker) take(s *session, d side) int {
 		sent = 0
 	}
 	if rest := w.buf[sent:n]; len(rest) > 0 && !s.half[d.other()].broken() {
-		f.buf = w.buffers.get()
-		f.off, f.pending = 0, int32(copy(f.buf[:], rest))
+		w.keep(f, rest)
 	}
 	return n
 }
@@ -636,7 +635,7 @@ func (w *Worker) returnEmpty(f *flow) {
 		f.pipe = nil
 	}
 	if f.buf != nil {
-		w.buffers.put(f.buf)
+		w.buffersFor(len(f.buf)).put(f.buf)
 		f.buf = nil
 	}
 }

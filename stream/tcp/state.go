@@ -85,15 +85,15 @@ func (h *half) broken() bool { return h.err != 0 }
 // flow is one direction of a session: bytes read from the half of the same
 // index on their way to the other.
 type flow struct {
-	read     uint64  // bytes
-	sent     uint64  // bytes
-	buf      *buffer // holds the pending bytes, if pipe does not
-	pipe     *pipe   // holds the pending bytes, lent by the worker until none is left
-	pending  int32   // bytes read and not yet sent
-	off      int32   // of the first pending byte in buf
-	splice   bool    // the last read was large: use a pipe
-	noSplice bool    // the kernel refused to splice these sockets
-	done     bool    // nothing more will come or can be delivered
+	read     uint64 // bytes
+	sent     uint64 // bytes
+	buf      []byte // holds the pending bytes, if pipe does not
+	pipe     *pipe  // holds the pending bytes, lent by the worker until none is left
+	pending  int32  // bytes read and not yet sent
+	off      int32  // of the first pending byte in buf
+	splice   bool   // the last read was large: use a pipe
+	noSplice bool   // the kernel refused to splice these sockets
+	done     bool   // nothing more will come or can be delivered
 }
 
 // reasonFor tells what the errno that broke a half says about its end.

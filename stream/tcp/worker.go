@@ -33,7 +33,7 @@ const (
 const (
 	acceptsPerTurn = 64                     // of one listening socket, at most
 	quietAccepts   = 16                     // that nobody's first bytes are looked for, after a client that had none
-	aheadBuffers   = 64                     // lent ones beyond which no first bytes are looked for
+	aheadBuffers   = 256                    // lent ones beyond which no first bytes are looked for
 	roundsPerTurn  = 64                     // reads of one flow
 	bytesPerTurn   = 1 << 20                // of one flow, checked before each read
 	spliceBelow    = 2 << 10                // a spliced read under this many bytes turns the flow back to copying
@@ -78,9 +78,10 @@ type Worker struct {
 	sessions loop.Slab[session]
 	sockets  []socket
 	pipes    pipePool
-	buffers  bufferPool
+	small    bufferPool
+	large    bufferPool
 	attempts []*upstream.Attempts // unused ones
-	buf      *buffer              // every read goes here first
+	buf      []byte               // every read goes here first
 	addr     sys.Sockaddr         // scratch
 	record   accesslog.Record     // scratch
 	logs     logs
@@ -138,9 +139,10 @@ func NewWorker(l *loop.Loop, opt Options) *Worker {
 		Loop:    l,
 		opt:     opt,
 		stats:   opt.Stats,
-		buf:     new(buffer),
+		buf:     make([]byte, bufferBytes),
 		pipes:   pipePool{max: opt.Pipes, want: pipeBytes, stats: opt.Stats},
-		buffers: bufferPool{stats: opt.Stats},
+		small:   bufferPool{size: smallBytes, stats: opt.Stats},
+		large:   bufferPool{size: bufferBytes, stats: opt.Stats},
 		sockets: []socket{},
 	}
 	w.ephemeralFirst, w.ephemeralLast = ephemeralPorts()
@@ -285,7 +287,8 @@ func (w *Worker) OnTimer(id int32) {
 	switch id {
 	case timerHousekeeping:
 		w.pipes.trim(w.pipes.spare(poolKeep))
-		w.buffers.trim(w.buffers.spare(poolKeep))
+		w.small.trim(w.small.spare(poolKeep))
+		w.large.trim(w.large.spare(poolKeep))
 		w.Loop.Timers.Set(timerHousekeeping, w.Loop.Now().Add(poolTrimEvery).Millis())
 	case timerResume:
 		w.resume()

@@ -249,7 +249,7 @@ func (h *harness) settled() {
 	if got, want := h.w.pipes.open, len(h.w.pipes.free); got != want {
 		t.Errorf("%d pipes open, %d free", got, want)
 	}
-	if got, want := int(h.stats.Buffers.Load()), len(h.w.buffers.free); got != want {
+	if got, want := int(h.stats.Buffers.Load()), len(h.w.small.free)+len(h.w.large.free); got != want {
 		t.Errorf("%d buffers made, %d free", got, want)
 	}
 	h.w.Close()
