@@ -13,13 +13,13 @@ import (
 
 // slowEcho answers some datagrams late and some twice, the second answer late;
 // none later than most.
-func slowEcho(running *sync.WaitGroup, most time.Duration) func(c *net.UDPConn, b []byte, from netip.AddrPort) {
+func slowEcho(running *atomic.Int64, most time.Duration) func(c *net.UDPConn, b []byte, from netip.AddrPort) {
 	later := func(c *net.UDPConn, b []byte, from netip.AddrPort) {
 		copied := append([]byte(nil), b...)
 		running.Add(1)
 		time.AfterFunc(rand.N(most), func() {
 			c.WriteToUDPAddrPort(copied, from)
-			running.Done()
+			running.Add(-1)
 		})
 	}
 	return func(c *net.UDPConn, b []byte, from netip.AddrPort) {
@@ -100,7 +100,7 @@ func TestUDPShortSessions(t *testing.T) {
 	}
 	// A leak shall not hide in what the collector has not looked at yet.
 	t.Setenv("GOGC", "10")
-	var late sync.WaitGroup
+	var late atomic.Int64
 	var servers [2]string
 	for i := range servers {
 		servers[i], _ = serveUDP(t, slowEcho(&late, 300*time.Millisecond))
@@ -134,7 +134,7 @@ func TestUDPShortSessions(t *testing.T) {
 	a.ask(clients, all-first)
 	after := measure()
 	t.Logf("after %d sessions (%v): %d sockets to servers, RssAnon %.1f MiB", all, time.Since(begin).Round(time.Millisecond), after.sockets, float64(after.memory)/(1<<20))
-	late.Wait()
+	eventually(t, 5*time.Second, "no answer is late any more", func() bool { return late.Load() == 0 })
 	t.Logf("%d answered, %d lost, %d wrong", a.answered.Load(), a.lost.Load(), a.wrong.Load())
 	if a.answered.Load() != all || a.wrong.Load() != 0 {
 		t.Errorf("%d of %d questions were answered, %d wrongly", a.answered.Load(), all, a.wrong.Load())
@@ -164,13 +164,13 @@ func TestUDPAnswersToEvictedSessions(t *testing.T) {
 	if long {
 		rounds = 20000
 	}
-	var late sync.WaitGroup
+	var late atomic.Int64
 	server, _ := serveUDP(t, func(c *net.UDPConn, b []byte, from netip.AddrPort) {
 		copied := append([]byte(nil), b...)
 		late.Add(1)
 		time.AfterFunc(100*time.Millisecond, func() {
 			c.WriteToUDPAddrPort(copied, from)
-			late.Done()
+			late.Add(-1)
 		})
 	})
 	p := startUDP(t, oneUDPServer+udpLog, vars{"server": server, "udp": fmt.Sprintf("responses = 1\nmax_sessions = %d", sessions)})
@@ -200,7 +200,7 @@ func TestUDPAnswersToEvictedSessions(t *testing.T) {
 			time.Sleep(4 * time.Millisecond)
 		}
 	}
-	late.Wait()
+	eventually(t, 5*time.Second, "no answer is late any more", func() bool { return late.Load() == 0 })
 	time.Sleep(50 * time.Millisecond)
 	for _, c := range clients {
 		c.Close()
