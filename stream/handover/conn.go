@@ -19,7 +19,7 @@ const Version = 1
 // Sessions is the version of the messages about sessions. It goes up with every
 // change that another version would misunderstand; the two then move sockets
 // and no sessions.
-const Sessions = 1
+const Sessions = 2
 
 // ErrVersion is wrapped when the other process speaks another version.
 var ErrVersion = errors.New("the other process speaks another version of the handover")
@@ -27,9 +27,12 @@ var ErrVersion = errors.New("the other process speaks another version of the han
 // ErrEnded is wrapped when the other process is gone.
 var ErrEnded = errors.New("the other process has ended")
 
-// maxMessage bounds one message: a session's unsent bytes, twice 16 KiB in
-// base64, and what else there is to say.
-const maxMessage = 128 << 10
+// MaxPending is the most that a flow may have unsent outside a pipe, in bytes.
+const MaxPending = 64 << 10
+
+// maxMessage bounds one message: a session's unsent bytes in base64, twice
+// MaxPending, and what else there is to say.
+const maxMessage = 256 << 10
 
 // maxFDs is the most that a message may hold (SCM_MAX_FD is 253).
 const maxFDs = 32

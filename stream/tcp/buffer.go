@@ -1,14 +1,18 @@
 package tcp
 
-import "github.com/weirlb/weir/stream/stats"
+import (
+	"github.com/weirlb/weir/stream/handover"
+	"github.com/weirlb/weir/stream/stats"
+)
 
 const (
 	// bufferBytes is the size of the worker's one read buffer, and so the most
 	// that a flow can have read and not sent while it copies. Answers of 16 KiB
 	// and their headers cost a quarter less CPU than with 16 KiB, where each
 	// filled the buffer and sent its rest through a pipe; 32 KiB was as good for
-	// these, and less so for longer ones.
-	bufferBytes = 64 << 10
+	// these, and less so for longer ones. It all must go into a message of the
+	// handover.
+	bufferBytes = handover.MaxPending
 	// smallBytes is enough for most clients' first bytes and for what is left of
 	// a short message.
 	smallBytes = 4 << 10
