@@ -92,7 +92,7 @@ var (
 	workerWait      = newFamily(counter, "weir_worker_cpu_wait_seconds_total", "Time that the worker's thread was ready to run and had no CPU. Absent where the kernel does not count it (CONFIG_SCHED_INFO).", "worker")
 	workerPauses    = newFamily(counter, "weir_worker_accept_pauses_total", "Times that accepting paused for want of room or descriptors.", "worker")
 	workerPipes     = newFamily(gauge, "weir_worker_pipes", "Pipes for splicing, lent or pooled.", "worker")
-	workerBuffers   = newFamily(gauge, "weir_worker_buffers", "Buffers for what slow readers leave, lent or pooled.", "worker")
+	workerBuffers   = newFamily(gauge, "weir_worker_buffers", "Buffers for what slow readers leave and what clients say before the connect, lent or pooled.", "worker")
 	workerFallbacks = newFamily(counter, "weir_worker_splice_fallbacks_total", "Times that a pipe of full size could not be had.", "worker")
 
 	lostLines = newFamily(counter, "weir_log_lost_lines_total", "Lines lost because the log was too slow or failed: log is access or decisions.", "log")

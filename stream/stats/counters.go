@@ -10,7 +10,7 @@ type Worker struct {
 	UpstreamFailures      atomic.Uint64 // attempts that failed
 	AcceptPauses          atomic.Uint64 // times that accepting paused for want of room
 	Pipes                 atomic.Int64  // gauge: pipes open, lent or pooled
-	Buffers               atomic.Int64  // gauge: buffers for what slow readers leave, lent or pooled
+	Buffers               atomic.Int64  // gauge: buffers for what slow readers leave and what clients say before the connect, lent or pooled
 	SpliceFallbacks       atomic.Uint64 // times that a full-size pipe could not be had
 
 	// UDP; datagrams, whatever they were moved as
