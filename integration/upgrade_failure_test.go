@@ -67,7 +67,7 @@ func runHeir(where string) int {
 			case "end":
 				return 7
 			}
-			sessions := 1
+			sessions := handover.Sessions
 			if where == "stranger" {
 				sessions = 99
 			}
