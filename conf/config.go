@@ -19,6 +19,7 @@ type Config struct {
 	Worker    Worker
 	Log       Log
 	Admin     Admin
+	Resolver  Resolver
 	Upstreams []Upstream
 	Listeners []Listener
 }
@@ -115,8 +116,15 @@ func (c *Config) Listener(name string) *Listener {
 type Upstream struct {
 	Name       string
 	Balance    Balance
-	Servers    []Server // never empty; at least one is not a backup
+	Servers    []Server // at least one that is not a backup, or a ServerFile
+	ServerFile string   // path of a file with more servers, watched; "" = none
 	Congestion string   // TCP_CONGESTION of the sockets to the servers; "" = the system's
+
+	Checks         []HealthCheck // all of them must agree that a peer is healthy
+	ExactlyOne     bool          // never more than one eligible peer
+	OnState        OnState
+	Outlier        *OutlierDetection // nil = off
+	PanicThreshold float64           // share of healthy peers below which all are used, 0..1; 0 = off
 }
 
 // Server is a `server` block: one server of an upstream. A host name with
@@ -128,9 +136,12 @@ type Server struct {
 	Weight      int    // 1..MaxWeight
 	MaxFails    int    // 0 = never unavailable
 	FailTimeout time.Duration
-	MaxConns    int // 0 = no limit
+	MaxConns    int           // 0 = no limit
+	SlowStart   time.Duration // Off = the whole share at once
 	Backup      bool
 	Down        bool
+	Resolve     bool // the name's addresses are followed
+	Service     bool // the name's SRV records are
 }
 
 // NextUpstream is the `next_upstream` block: when a session moves on to
@@ -169,6 +180,7 @@ type Datagrams struct {
 type Listener struct {
 	Name             string
 	Protocol         Protocol
+	Profile          Profile
 	UDP              Datagrams
 	Listen           []Address // port ranges expanded
 	Upstream         string
@@ -184,7 +196,8 @@ type Listener struct {
 // every other value at its default.
 func Default() Config {
 	return Config{
-		Worker: Worker{ShutdownTimeout: 30 * time.Second},
+		Worker:   Worker{ShutdownTimeout: 30 * time.Second},
+		Resolver: DefaultResolver(),
 		Log: Log{
 			Level:  slog.LevelInfo,
 			Format: Text,
@@ -196,7 +209,7 @@ func Default() Config {
 
 // NewUpstream returns an upstream of that name with defaults and no servers.
 func NewUpstream(name string) Upstream {
-	return Upstream{Name: name, Balance: DefaultBalance(RoundRobin)}
+	return Upstream{Name: name, Balance: DefaultBalance(RoundRobin), OnState: DefaultOnState()}
 }
 
 // NewServer returns a server at that address with nginx's defaults.
