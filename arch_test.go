@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"stream/udp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/decisions", "stream/history", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
 	"stream/tcp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", "stream/history", sysPkg, clockPkg, sysunix},
 	"stream/handover":       {"conf", sysunix},
+	"stream/health":         {"conf", clockPkg}, // no sessions, methods, groups or workers
 	"stream/accesslog":      {"conf", "stream/stats", sysPkg, clockPkg},
 	"stream/decisions":      {"conf", "stream/balance", "stream/upstream", sysPkg, clockPkg},
 	"stream/stats":          {},

@@ -1,0 +1,56 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/weirlb/weir/conf"
+)
+
+// newAMQP returns a probe that keeps a connection to a virtual host and opens
+// and closes a channel on it each time, which RabbitMQ does not log.
+func newAMQP(h *conf.HealthCheck, at *endpoint) (probe, error) {
+	return &keeper{at: at, open: func(_ context.Context, _ *link, c net.Conn) (session, error) {
+		conn, err := amqp.Open(c, amqp.Config{
+			SASL:       []amqp.Authentication{&amqp.PlainAuth{Username: h.User, Password: h.Password}},
+			Vhost:      h.VHost,
+			Properties: amqp.Table{"product": "weir", "connection_name": "weir health check"},
+			Heartbeat:  10 * time.Second,
+			Locale:     "en_US",
+			FrameSize:  maxBytes,
+		})
+		if err != nil {
+			return nil, amqpError("logging in", err)
+		}
+		return &amqpSession{conn}, nil
+	}}, nil
+}
+
+type amqpSession struct{ conn *amqp.Connection }
+
+func (s *amqpSession) ask(context.Context) (reading, error) {
+	ch, err := s.conn.Channel()
+	if err != nil {
+		return reading{}, amqpError("opening a channel", err)
+	}
+	if err := ch.Close(); err != nil {
+		return reading{}, amqpError("closing a channel", err)
+	}
+	return alive(""), nil
+}
+
+func (s *amqpSession) bye() { s.conn.CloseDeadline(time.Now().Add(goodbye)) }
+
+// amqpError returns what the server said, if it was the server.
+func amqpError(what string, err error) error {
+	var e *amqp.Error
+	if errors.As(err, &e) && e.Server {
+		return fmt.Errorf("%s: %d %s", what, e.Code, e.Reason)
+	}
+	return doing(what, err)
+}

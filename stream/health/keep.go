@@ -1,0 +1,82 @@
+package health
+
+import (
+	"context"
+	"net"
+)
+
+// A session is one connection that has logged in. Its link is closed when a
+// check's time is up, which must end whatever it waits for.
+type session interface {
+	ask(ctx context.Context) (reading, error)
+	bye() // says goodbye; takes no longer than [goodbye]
+}
+
+// A keeper is a probe that keeps one connection and asks on it each time. It
+// connects anew if that fails: the server may have closed the connection for
+// reasons of its own. Only if a fresh one fails too the check has failed. A kept
+// connection on which no answer comes takes all of the check's time, though.
+type keeper struct {
+	at   *endpoint
+	bare bool // open is given the connection before any TLS
+	open func(ctx context.Context, l *link, c net.Conn) (session, error)
+
+	// of the kept connection; nil = none
+	link    *link
+	conn    net.Conn // on link
+	session session
+}
+
+func (k *keeper) check(ctx context.Context) (reading, error) {
+	if k.session != nil {
+		if r, err := k.ask(ctx); err == nil || ctx.Err() != nil {
+			return r, err
+		}
+	}
+	if err := k.connect(ctx); err != nil {
+		return reading{}, err
+	}
+	return k.ask(ctx)
+}
+
+func (k *keeper) connect(ctx context.Context) error {
+	l, err := k.at.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.until(ctx)()
+	var c net.Conn = l
+	if !k.bare {
+		if c, err = k.at.secure(ctx, l); err != nil {
+			l.Close()
+			return err
+		}
+	}
+	s, err := k.open(ctx, l, c)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	k.link, k.conn, k.session = l, c, s
+	return nil
+}
+
+// ask asks on the kept connection, and keeps it only if all is well.
+func (k *keeper) ask(ctx context.Context) (reading, error) {
+	release := k.link.until(ctx)
+	r, err := k.session.ask(ctx)
+	if !release() || err != nil {
+		k.link.Close()
+		k.session.bye() // it may hold more than the link
+		k.link, k.conn, k.session = nil, nil, nil
+	}
+	return r, err
+}
+
+func (k *keeper) end(last bool) {
+	if k.session != nil && last {
+		k.session.bye()
+		leave(k.conn, k.link)
+		k.link, k.conn, k.session = nil, nil, nil
+	}
+}

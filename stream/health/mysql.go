@@ -1,0 +1,227 @@
+package health
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/weirlb/weir/conf"
+)
+
+// newMySQL returns a probe that logs in to MySQL or MariaDB and asks for what
+// the check wants: is it read-only, how late is it, is it in sync with its
+// Galera cluster. The user needs no rights, except for max_lag REPLICATION
+// CLIENT (MySQL) or REPLICA MONITOR (MariaDB).
+//
+// Without a user it logs in as nobody, and being refused is a success. It has to:
+// a host that leaves before that, max_connect_errors times in a row, is blocked
+// (error 1129). The server may log each refusal.
+func newMySQL(h *conf.HealthCheck, at *endpoint) (probe, error) {
+	if h.User != "" {
+		return &keeper{at: at, bare: true, open: func(ctx context.Context, l *link, _ net.Conn) (session, error) {
+			c, err := openMySQL(ctx, h, at, l)
+			return &mysqlSession{check: h, conn: c}, err
+		}}, nil
+	}
+	if h.Role != conf.AnyRole || h.Galera {
+		return nil, errors.New("role and galera need a user")
+	}
+	return &visit{at: at, bare: true, talk: func(ctx context.Context, c net.Conn) (reading, error) {
+		conn, err := openMySQL(ctx, h, at, c)
+		var e *mysql.MySQLError
+		if errors.As(err, &e) && (e.Number == accessDenied || e.Number == accessDeniedNoPassword) {
+			return alive("answers, and wants a user"), nil
+		}
+		if err != nil {
+			return reading{}, err
+		}
+		conn.Close()
+		return alive(""), nil
+	}}, nil
+}
+
+// Numbers of errors, the same in MySQL and MariaDB.
+const (
+	accessDenied           = 1045 // ER_ACCESS_DENIED_ERROR
+	syntaxError            = 1064 // ER_PARSE_ERROR
+	accessDeniedNoPassword = 1698 // ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+)
+
+// mysqlConn is what the driver's connections are.
+type mysqlConn interface {
+	driver.Conn
+	driver.QueryerContext
+}
+
+func openMySQL(ctx context.Context, h *conf.HealthCheck, at *endpoint, c net.Conn) (mysqlConn, error) {
+	config := mysql.NewConfig()
+	config.User, config.Passwd = h.User, h.Password
+	config.Net, config.Addr = at.network, at.addr
+	config.TLS = at.tls
+	config.ConnectionAttributes = "program_name:weir"
+	config.Logger = &mysql.NopLogger{}
+	config.DialFunc = func(context.Context, string, string) (net.Conn, error) { return c, nil }
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, mysqlError("logging in", err)
+	}
+	return conn.(mysqlConn), nil
+}
+
+// mysqlError returns what the server said, if it was the server.
+func mysqlError(what string, err error) error {
+	var e *mysql.MySQLError
+	if errors.As(err, &e) {
+		return fmt.Errorf("%s: %w", what, e)
+	}
+	return doing(what, err)
+}
+
+type mysqlSession struct {
+	check     *conf.HealthCheck
+	conn      mysqlConn
+	statement int // in replicaStatements, the first that this server may know
+}
+
+func (s *mysqlSession) bye() { s.conn.Close() }
+
+func (s *mysqlSession) ask(ctx context.Context) (reading, error) {
+	if s.check.Galera {
+		if err := s.askGalera(ctx); err != nil {
+			return reading{}, err
+		}
+	}
+	// SHOW, because a variable that the server does not have is no error there.
+	vars, err := s.pairs(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only')")
+	if err != nil {
+		return reading{}, err
+	}
+	r := alive("read_only is " + vars["read_only"])
+	r.role = conf.Primary
+	if vars["super_read_only"] == "ON" {
+		r.note = "super_read_only is ON"
+	}
+	// MariaDB 12 has other values of read_only than ON.
+	if vars["read_only"] != "OFF" || vars["super_read_only"] == "ON" {
+		r.role = conf.Replica
+	}
+	if r.role == conf.Replica && s.check.Role == conf.Replica && s.check.MaxLag != conf.Off {
+		r.lag, err = s.lag(ctx)
+	}
+	return r, err
+}
+
+func (s *mysqlSession) askGalera(ctx context.Context) error {
+	status, err := s.pairs(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_local_state', 'wsrep_local_state_comment')")
+	if err != nil {
+		return err
+	}
+	return galera(status)
+}
+
+// galera says what is wrong with a node by its status.
+func galera(status map[string]string) error {
+	const synced = "4"
+	switch {
+	case status["wsrep_ready"] == "":
+		return errors.New("it has no wsrep")
+	case status["wsrep_ready"] != "ON":
+		return fmt.Errorf("wsrep_ready is %s", status["wsrep_ready"])
+	case status["wsrep_local_state"] != synced:
+		return fmt.Errorf("wsrep_local_state is %s (%s)", status["wsrep_local_state"], status["wsrep_local_state_comment"])
+	}
+	return nil
+}
+
+// replicaStatements ask how a replica is doing: MariaDB from 10.5, then MySQL
+// from 8.0.22, then what came before them.
+var replicaStatements = [...]string{"SHOW ALL REPLICAS STATUS", "SHOW REPLICA STATUS", "SHOW ALL SLAVES STATUS", "SHOW SLAVE STATUS"}
+
+// lag returns how late the latest of the replica's sources is, or -1 if one of
+// them does not say so, because replication is broken, or if there is none.
+func (s *mysqlSession) lag(ctx context.Context) (time.Duration, error) {
+	var rows []map[string]string
+	for {
+		var err error
+		rows, err = s.query(ctx, replicaStatements[s.statement])
+		var e *mysql.MySQLError
+		if errors.As(err, &e) && e.Number == syntaxError && s.statement < len(replicaStatements)-1 {
+			s.statement++
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		return mysqlLag(rows), nil
+	}
+}
+
+func mysqlLag(rows []map[string]string) time.Duration {
+	most := time.Duration(-1)
+	for _, row := range rows {
+		behind := row["Seconds_Behind_Source"]
+		if behind == "" {
+			behind = row["Seconds_Behind_Master"]
+		}
+		seconds, err := strconv.ParseUint(behind, 10, 32)
+		if err != nil {
+			return -1
+		}
+		most = max(most, time.Duration(seconds)*time.Second)
+	}
+	return most
+}
+
+// pairs returns an answer of SHOW VARIABLES or SHOW STATUS.
+func (s *mysqlSession) pairs(ctx context.Context, query string) (map[string]string, error) {
+	rows, err := s.query(ctx, query)
+	pairs := map[string]string{}
+	for _, row := range rows {
+		pairs[strings.ToLower(row["Variable_name"])] = row["Value"]
+	}
+	return pairs, err
+}
+
+// query returns rows by column. NULL is absent. It takes no more than a hundred
+// of them.
+func (s *mysqlSession) query(ctx context.Context, query string) ([]map[string]string, error) {
+	rows, err := s.conn.QueryContext(ctx, query, nil)
+	if err != nil {
+		return nil, mysqlError(query, err)
+	}
+	defer rows.Close()
+	columns := rows.Columns()
+	values := make([]driver.Value, len(columns))
+	var list []map[string]string
+	for len(list) < 100 {
+		if err := rows.Next(values); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, mysqlError(query, err)
+		}
+		row := map[string]string{}
+		for i, v := range values {
+			switch v := v.(type) {
+			case nil:
+			case []byte:
+				row[columns[i]] = string(v)
+			default:
+				row[columns[i]] = fmt.Sprint(v)
+			}
+		}
+		list = append(list, row)
+	}
+	return list, nil
+}
