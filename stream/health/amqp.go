@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -49,8 +50,14 @@ func (s *amqpSession) bye() { s.conn.CloseDeadline(time.Now().Add(goodbye)) }
 // amqpError returns what the server said, if it was the server.
 func amqpError(what string, err error) error {
 	var e *amqp.Error
-	if errors.As(err, &e) && e.Server {
+	switch {
+	case !errors.As(err, &e):
+	case e.Server:
 		return fmt.Errorf("%s: %d %s", what, e.Code, e.Reason)
+	case e.Reason == io.EOF.Error():
+		err = io.EOF
+	default:
+		err = errors.New(e.Reason)
 	}
 	return doing(what, err)
 }

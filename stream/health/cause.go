@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 )
@@ -39,20 +37,22 @@ func cause(ctx context.Context, err error, timeout time.Duration, password strin
 	return line(text)
 }
 
-// plain returns an error of the network without addresses, which the check
-// knows anyhow.
+// plain returns what is at the bottom of an error: what lies around it says
+// which library was asked to do what, and with which address.
 func plain(err error) string {
-	var errno syscall.Errno
-	var op *net.OpError
-	switch {
-	case errors.As(err, &errno):
-		return errno.Error()
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the server closed the connection"
-	case errors.As(err, &op):
-		return op.Err.Error()
 	}
-	return err.Error()
+	for {
+		next := errors.Unwrap(err)
+		if list, ok := err.(interface{ Unwrap() []error }); ok {
+			next = list.Unwrap()[0] // never empty
+		}
+		if next == nil {
+			return err.Error()
+		}
+		err = next
+	}
 }
 
 // line makes one short line of what a server may have written.

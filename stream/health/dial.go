@@ -99,9 +99,7 @@ func (e *endpoint) dial(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, doing("connecting to "+e.addr, err)
 	}
-	// A port of the range that outgoing connections use can be its own client,
-	// by TCP's simultaneous open, when nobody listens there.
-	if e.network == "tcp" && c.LocalAddr().String() == c.RemoteAddr().String() {
+	if selfConnected(c) {
 		c.Close()
 		return nil, doing("connecting to "+e.addr, errors.New("connected to itself, so nobody listens"))
 	}
@@ -114,6 +112,14 @@ func (e *endpoint) dial(ctx context.Context) (*link, error) {
 	}
 	e.open[l] = true
 	return l, nil
+}
+
+// selfConnected reports whether c is both of its ends: where nobody listens on a
+// port of the range that outgoing connections use, one may get that port and
+// meet itself, by TCP's simultaneous open.
+func selfConnected(c net.Conn) bool {
+	local, ok := c.LocalAddr().(*net.TCPAddr)
+	return ok && local.String() == c.RemoteAddr().String()
 }
 
 // Close may be called at any time, more than once, and ends what waits for the

@@ -86,6 +86,9 @@ func mysqlError(what string, err error) error {
 	if errors.As(err, &e) {
 		return fmt.Errorf("%s: %w", what, e)
 	}
+	if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) {
+		err = io.EOF // that is what the driver means
+	}
 	return doing(what, err)
 }
 
