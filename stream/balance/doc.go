@@ -208,11 +208,23 @@
 //	a available again      a        b        a
 //	b unavailable          a        a        a
 //
+// # Slow start
+//
+// A peer that has just come, or come back, takes part in a share of the picks that
+// grows from 0 to 1 in its slow_start (slowstart.go). least_conn, least_time and
+// random's choice of two would give it all of those; they count, besides its own
+// connections, (1 - share) times the others' mean for its weight, so that it reaches
+// their level when slow start ends and not before. epsilon_greedy has it take part
+// in its share of the picks that its weight stands for. With hash methods the keys
+// of a peer in slow start are elsewhere for a part of their sessions. single gives
+// its one active peer everything. Who would have nobody else gets it all the same.
+//
 // # Which one
 //
 //   - Short sessions of equal cost: round_robin.
 //   - Long sessions, or of unequal cost (databases, brokers): least_conn. A new
-//     peer draws all sessions until it has as many as the others.
+//     peer draws all sessions until it has as many as the others: give it a
+//     slow_start.
 //   - Peers of unequal speed: least_time, with inflight if some may hang.
 //   - The same client or key on the same server: hash with consistent = true, as
 //     it keeps keys where nginx has put them; maglev if several balancers must

@@ -47,6 +47,8 @@ type epsilonGreedy struct {
 	halfLife Millis
 }
 
+func (m *epsilonGreedy) cold() cold { return coldByPart }
+
 // Loads in microseconds, for each unit of weight where it says so. All products
 // with a weight fit into 63 bits.
 const (

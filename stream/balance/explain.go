@@ -11,11 +11,19 @@ const (
 	LeftDrained                 // by the operator
 	LeftUnavailable             // max_fails failures within fail_timeout
 	LeftFull                    // at max_conns
+	LeftUnchecked               // no check has given its verdict yet
+	LeftUnhealthy               // by a check
+	LeftEjected                 // as an outlier among the group's peers
+	LeftStandby                 // it has another role than the one wanted
+	LeftLagging                 // a replica that is too far behind
+	LeftConflict                // another peer has the role that only one may have
+	LeftWarming                 // slow start left it out of this pick
 )
 
 var leftNames = [...]string{
 	Eligible: "eligible", LeftTried: "tried", LeftDown: "down", LeftDrained: "drained",
-	LeftUnavailable: "unavailable", LeftFull: "full",
+	LeftUnavailable: "unavailable", LeftFull: "full", LeftUnchecked: "unchecked", LeftUnhealthy: "unhealthy",
+	LeftEjected: "ejected", LeftStandby: "standby", LeftLagging: "lagging", LeftConflict: "conflict", LeftWarming: "slow start",
 }
 
 // String returns the reason in one word.
@@ -28,10 +36,14 @@ func (p *Peer) Ineligible(now Seconds) Left {
 		return LeftDown
 	case p.Admin == Drain:
 		return LeftDrained
+	case p.Withheld != Eligible:
+		return p.Withheld
 	case !p.Available(now):
 		return LeftUnavailable
 	case p.Full():
 		return LeftFull
+	case p.Resting:
+		return LeftWarming
 	}
 	return Eligible
 }

@@ -13,4 +13,7 @@ func (m leastConn) Pick(s *Selection, now Millis) int {
 	return least(m, s, now, (*Peer).conns, false)
 }
 
-func (p *Peer) conns() int64 { return int64(p.Conns) }
+func (m leastConn) cold() cold { return coldByLoad }
+
+// conns returns the sessions that count when peers are compared.
+func (p *Peer) conns() int64 { return int64(p.Conns + p.Virtual) }

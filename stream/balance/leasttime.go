@@ -56,8 +56,10 @@ func (t *timing) load(p *Peer, now Millis) int64 {
 	} else {
 		took = (took/cluster + 1) * cluster
 	}
-	return int64(took) * int64(1+p.Conns)
+	return int64(took) * (1 + p.conns())
 }
+
+func (t *timing) cold() cold { return coldByLoad }
 
 // Inflight is what is known of a peer's sessions whose time is still running.
 type Inflight struct {

@@ -38,9 +38,11 @@ type Peer struct {
 	MaxFails    int     // failures within FailTimeout that make it unavailable; 0 = none do
 	FailTimeout Seconds // window of failures, and time of being unavailable
 	MaxConns    int     // 0 = no limit
+	SlowStart   Millis  // how long it takes to get its whole part; 0 = it has it at once
 
 	// guarded by the caller's lock
 	Admin     Admin
+	Withheld  Left    // why verdicts keep it from being picked; Eligible = they do not
 	Effective int     // share left after failures, 0..Weight; starts at Weight
 	Current   int     // smooth round robin's account
 	Conns     int     // sessions that hold the peer, connecting ones included
@@ -52,6 +54,12 @@ type Peer struct {
 	Average  Times    // moving averages of what the peer takes; 0 = no sample
 	Inflight Inflight // sessions whose time is still running
 	Success  Success  // decayed account of successes and latency
+
+	// guarded by the caller's lock; of slow start, see Rest
+	Cold    Millis // when it began; 0 = it is over
+	Lot     uint64 // picks that it could have taken part in
+	Resting bool   // left out of this pick
+	Virtual int    // sessions that count as its own when they are compared
 }
 
 // Available reports whether live traffic may use the peer: it is unavailable
@@ -67,5 +75,5 @@ func (p *Peer) Full() bool { return p.MaxConns > 0 && p.Conns >= p.MaxConns }
 // Eligible reports whether the peer may be picked now, apart from having been
 // tried already. Every method uses this test and no other.
 func (p *Peer) Eligible(now Seconds) bool {
-	return p.Admin == Up && p.Available(now) && !p.Full()
+	return p.Admin == Up && p.Withheld == Eligible && p.Available(now) && !p.Full() && !p.Resting
 }

@@ -52,6 +52,8 @@ func (m *random) Pick(s *Selection, now Millis) int {
 // weight (ngx_stream_upstream_get_random2_peer).
 type choice struct{ random }
 
+func (m *choice) cold() cold { return coldByLoad }
+
 func (m *choice) Pick(s *Selection, now Millis) int {
 	s.decidedBy("connections per weight of two drawn by lot")
 	return m.ofTwo(s, now, (*Peer).conns)

@@ -64,7 +64,7 @@ func (m *single) heir(now Millis) int {
 
 // fit reports whether peer i may be the active one.
 func (m *single) fit(i int, now Millis) bool {
-	return i != nobody && m.peers[i].Admin == Up && m.peers[i].Available(now.Seconds())
+	return i != nobody && m.peers[i].Admin == Up && m.peers[i].Withheld == Eligible && m.peers[i].Available(now.Seconds())
 }
 
 // inherit keeps the active peer, if it is still one of the list.
@@ -75,6 +75,9 @@ func (m *single) inherit(from Method) {
 	}
 	m.active = slices.Index(m.peers, old.peers[old.active])
 }
+
+// cold: there is one active peer, and it gets every session.
+func (m *single) cold() cold { return neverCold }
 
 func (m *single) save() func() {
 	active := m.active
