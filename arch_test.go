@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"stream/balance":        {}, // pure: no fds, locks, clock or configuration
 	"stream/upstream":       {"conf", "stream/balance", "stream/handover", "stream/stats", clockPkg},
 	"stream/simulate":       {"conf", "stream/balance", "stream/upstream", clockPkg},
-	"stream/metrics":        {"conf", "stream", "stream/balance", "stream/stats", "stream/upstream", sysPkg, sysunix},
+	"stream/metrics":        {"conf", "stream", "stream/balance", "stream/discovery", "stream/health", "stream/stats", "stream/upstream", sysPkg, sysunix},
 	"stream/admin":          {"conf", "stream", "stream/...", sysunix},
 	"stream/history":        {"conf", "stream/accesslog", "stream/decisions", "stream/upstream", sysPkg, clockPkg}, // who reads it is not its business
 	"stream/loop":           {sysPkg, clockPkg, sysunix},                                                           // no TCP, UDP or peers
@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"stream/tcp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", "stream/history", sysPkg, clockPkg, sysunix},
 	"stream/handover":       {"conf", sysunix},
 	"stream/health":         {"conf", clockPkg}, // no sessions, methods, groups or workers
+	"stream/discovery":      {"conf"},           // no groups, sessions, workers or checks
 	"stream/accesslog":      {"conf", "stream/stats", sysPkg, clockPkg},
 	"stream/decisions":      {"conf", "stream/balance", "stream/upstream", sysPkg, clockPkg},
 	"stream/stats":          {},
@@ -41,6 +42,7 @@ var allowed = map[string][]string{
 	"ebpf/reuseport":        {sysunix}, // takes fds and worker numbers as integers: no stream, no conf
 	"bench":                 {sysunix},
 	"integration":           {"..."},
+	"integration/dnstest":   {},
 	"integration/netns":     {sysunix},
 }
 

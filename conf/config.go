@@ -142,6 +142,21 @@ type Server struct {
 	Down        bool
 	Resolve     bool // the name's addresses are followed
 	Service     bool // the name's SRV records are
+
+	// Of a server that was discovered: the name that its address was found by, ""
+	// if none, and what it was discovered from, for people. Empty of one that stands
+	// in the configuration.
+	Host, Origin string
+}
+
+// Dynamic reports whether servers come and go while the process runs.
+func (u *Upstream) Dynamic() bool {
+	for i := range u.Servers {
+		if u.Servers[i].Resolve || u.Servers[i].Service {
+			return true
+		}
+	}
+	return u.ServerFile != ""
 }
 
 // NextUpstream is the `next_upstream` block: when a session moves on to

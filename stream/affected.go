@@ -13,6 +13,7 @@ type going struct {
 	peers     map[*upstream.Peer]bool // that are removed
 	downed    map[*upstream.Peer]bool // that are set down
 	listeners map[listenerID]bool     // all of whose addresses are closed
+	closing   map[*upstream.Peer]bool // of which on_state has TCP sessions closed
 }
 
 // countAffected counts the sessions that a change concerns. They are looked at
@@ -27,7 +28,7 @@ func (s *Server) countAffected(ctx context.Context, t *transition) {
 	count := func(workers []*worker, leaving bool) {
 		s.look(ctx, workers, func(_ *worker, v *history.Live) bool {
 			gone := g.peers[v.Peer] || g.listeners[listenerID{v.Listener, v.Protocol}]
-			ends := v.Protocol == conf.UDP && (g.peers[v.Peer] || g.downed[v.Peer] || leaving)
+			ends := v.Protocol == conf.UDP && (g.peers[v.Peer] || g.downed[v.Peer] || leaving) || v.Protocol == conf.TCP && g.closing[v.Peer]
 			if gone || ends {
 				t.change.Affected++
 			}
@@ -43,13 +44,16 @@ func (s *Server) countAffected(ctx context.Context, t *transition) {
 }
 
 func (s *Server) going(t *transition) *going {
-	g := &going{peers: map[*upstream.Peer]bool{}, downed: map[*upstream.Peer]bool{}, listeners: map[listenerID]bool{}}
+	g := &going{peers: map[*upstream.Peer]bool{}, downed: map[*upstream.Peer]bool{}, listeners: map[listenerID]bool{}, closing: map[*upstream.Peer]bool{}}
 	for _, u := range t.updates {
+		on := &t.cfg.Upstream(u.group.Name).OnState
 		for _, p := range u.plan.Removed {
 			g.peers[p] = true
+			g.closing[p] = on.Removed == conf.CloseFate
 		}
 		for _, p := range u.plan.Downed {
 			g.downed[p] = true
+			g.closing[p] = on.Drained == conf.CloseFate
 		}
 	}
 	for _, old := range s.groups {
@@ -58,6 +62,7 @@ func (s *Server) going(t *transition) *going {
 		}
 		for _, p := range old.Peers() {
 			g.peers[p] = true
+			g.closing[p] = old.FateOfRemoved() == conf.CloseFate
 		}
 	}
 	for _, b := range t.closed {

@@ -21,6 +21,13 @@
 // upstream/update.go). Another process takes over by upgrade.go, in which the
 // messages of handover/ carry sockets, the state of peers and sessions.
 //
+// Peers are checked by health/, on goroutines of their own (probing.go), and names
+// and files that servers are discovered from are followed by discovery/
+// (discover.go). Both end in the peers' axes (upstream/axes.go); what follows from
+// these for running sessions, and for the log, is in failover.go: the sessions of a
+// peer are found by its list on each worker (tcp/peers.go), in time proportional to
+// their number, and ended at the pace that on_state says.
+//
 // An operator sees sessions and peers and changes them (sessions.go, operate.go;
 // over the control API: admin/). What was counted is read in reading.go, and served
 // to Prometheus by metrics/.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/discovery"
+	"github.com/weirlb/weir/stream/health"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/upstream"
 )
@@ -39,7 +41,9 @@ type UpstreamState struct {
 	Name      string
 	Method    string
 	Listeners []string
+	State     upstream.GroupState
 	Peers     []upstream.Snapshot
+	Checks    [][]health.CheckState // of each peer; nil = it is not checked
 }
 
 // UpstreamStates returns the upstreams of that name, or all if it is empty, in
@@ -51,7 +55,9 @@ func (s *Server) UpstreamStates(name string) ([]UpstreamState, error) {
 	}
 	var out []UpstreamState
 	for _, g := range groups {
-		out = append(out, UpstreamState{g.Name, g.Method(), s.listenersOf(g.Name), g.Snapshot(nil, clock.Now())})
+		u := UpstreamState{Name: g.Name, Method: g.Method(), Listeners: s.listenersOf(g.Name), State: g.State(), Peers: g.Snapshot(nil, clock.Now())}
+		u.Checks = s.probes.states(u.Peers)
+		out = append(out, u)
 	}
 	return out, nil
 }
@@ -165,7 +171,7 @@ func (s *Server) SetAdmin(upstream, peer string, a balance.Admin) error {
 	if err != nil {
 		return err
 	}
-	g.SetAdmin(p, a)
+	g.SetAdmin(p, a, "the operator", clock.Now())
 	s.logger.Info("peer set by operator", "upstream", g.Name, "peer", p.Name, "address", p.String(), "admin", a.String())
 	return nil
 }
@@ -198,6 +204,20 @@ func (s *Server) PeerState(upstream, peer string) (Snapshot, error) {
 	}
 	return Snapshot{}, &RequestError{NotFound, fmt.Sprintf("peer %q has just been removed", peer)}
 }
+
+// PeerHistory returns the latest transitions of a peer, which is named by its name
+// or address, the oldest first, and how many there were since it came.
+func (s *Server) PeerHistory(group, peer string) (*upstream.Peer, []upstream.Transition, int, error) {
+	g, p, err := s.peer(group, peer)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	latest, total := g.History(p)
+	return p, latest, total, nil
+}
+
+// Sources tells of the names and files that servers are discovered from.
+func (s *Server) Sources() []discovery.Source { return s.directory.Sources() }
 
 // Snapshot is the state of a peer.
 type Snapshot = upstream.Snapshot

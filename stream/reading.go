@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/discovery"
+	"github.com/weirlb/weir/stream/health"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/stats"
@@ -26,6 +28,7 @@ type Reading struct {
 	Upstreams   []UpstreamReading
 	Queues      []Queue
 	Lost        LostLines
+	Sources     []discovery.Source
 }
 
 // WorkerReading is one worker's part.
@@ -75,7 +78,9 @@ type UpstreamReading struct {
 	Name    string
 	NoPeer  uint64
 	Connect stats.Durations
+	State   upstream.GroupState
 	Peers   []upstream.Snapshot
+	Checks  [][]health.CheckState // of each peer
 }
 
 // Closed adds up how sessions ended.
@@ -140,6 +145,7 @@ func (s *Server) Read() *Reading {
 		NotReady:    s.notReadyLocked(),
 		Counters:    slices.Clone(s.counters),
 		Lost:        s.lost,
+		Sources:     s.directory.Sources(),
 	}
 	if !s.draining { // else both are in it already
 		r.Lost.add(s.log, s.decisions)
@@ -156,7 +162,7 @@ func (s *Server) Read() *Reading {
 		r.Listeners = append(r.Listeners, ListenerReading{id.name, id.protocol, all})
 	}
 	for _, g := range s.groups {
-		r.Upstreams = append(r.Upstreams, readGroup(g))
+		r.Upstreams = append(r.Upstreams, s.readGroup(g))
 	}
 	if !s.draining { // else the sockets are closed
 		r.Queues = s.readQueues()
@@ -176,8 +182,9 @@ func (s *Server) readWorker(w *worker) WorkerReading {
 	}
 }
 
-func readGroup(g *upstream.Group) UpstreamReading {
-	r := UpstreamReading{Name: g.Name, Peers: g.Snapshot(nil, clock.Now())}
+func (s *Server) readGroup(g *upstream.Group) UpstreamReading {
+	r := UpstreamReading{Name: g.Name, State: g.State(), Peers: g.Snapshot(nil, clock.Now())}
+	r.Checks = s.probes.states(r.Peers)
 	for _, c := range g.AllStats() {
 		r.NoPeer += c.NoPeer.Load()
 		r.Connect.Add(&c.Connect)

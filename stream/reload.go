@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/health"
 	"github.com/weirlb/weir/stream/tcp"
 	"github.com/weirlb/weir/stream/udp"
 	"github.com/weirlb/weir/stream/upstream"
@@ -46,6 +48,19 @@ type Change struct {
 	// workers that go: the client's next datagram begins another session. A
 	// listener that loses some of its addresses and not all is not counted.
 	Affected, Ended int
+}
+
+// Peers tells of the peers, as arguments of a log line.
+func (c *Change) Peers() (args []any) {
+	for _, x := range []struct {
+		what  string
+		names []string
+	}{{"added", c.Added}, {"removed", c.Removed}, {"altered", c.Altered}} {
+		if len(x.names) > 0 {
+			args = append(args, x.what, strings.Join(x.names, ", "))
+		}
+	}
+	return args
 }
 
 // Empty reports whether nothing differs.
@@ -93,6 +108,7 @@ func (s *Server) Diff(ctx context.Context, cfg *conf.Config) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := &transition{cfg: cfg}
+	defer s.directory.Follow(s.cfg)
 	if err := s.compare(ctx, t); err != nil {
 		return nil, err
 	}
@@ -118,6 +134,7 @@ func (s *Server) ReloadIf(ctx context.Context, cfg *conf.Config, agree func(*Cha
 	}
 	t := &transition{cfg: cfg, agree: agree}
 	if err := s.prepare(ctx, t); err != nil {
+		s.directory.Follow(s.cfg)
 		return nil, err
 	}
 	s.commit(t)
@@ -257,30 +274,34 @@ func changedSettings(was, is *conf.Config) []string {
 	if was.Admin != is.Admin {
 		out = append(out, "admin")
 	}
+	if !reflect.DeepEqual(was.Resolver, is.Resolver) {
+		out = append(out, "resolver")
+	}
 	return out
 }
 
 func (s *Server) compareUpstreams(ctx context.Context, t *transition, workers int) error {
 	for i := range t.cfg.Upstreams {
 		u := &t.cfg.Upstreams[i]
-		peers, err := upstream.Resolve(ctx, u, workers, s.lookup)
+		peers, err := s.peersOf(ctx, t.cfg, u, workers)
 		if err != nil {
 			return err
 		}
-		if err := checkLoops(t.cfg, u, peers); err != nil {
-			return err
+		if err := health.Validate(u.Checks); err != nil {
+			return fmt.Errorf("upstream %q: %w", u.Name, err)
 		}
 		if err := checkCongestion(u.Congestion); err != nil {
 			return fmt.Errorf("upstream %q: %w", u.Name, err)
 		}
 		g := s.group(u.Name)
 		if g == nil {
-			if g, err = upstream.NewGroup(u, peers, rand.Uint64()); err != nil {
+			if g, err = upstream.NewGroup(u, peers, workers, rand.Uint64()); err != nil {
 				return err
 			}
+			g.Watch(s.events.put)
 			t.change.Added = append(t.change.Added, "upstream "+u.Name)
 		} else {
-			plan, err := g.Plan(u, peers)
+			plan, err := g.Plan(u, peers, workers)
 			if err != nil {
 				return err
 			}
@@ -314,9 +335,16 @@ func (c *Change) note(u *conf.Upstream, plan *upstream.Plan, was *conf.Upstream)
 	for _, p := range plan.Changed {
 		c.Altered = append(c.Altered, name(p))
 	}
-	if was != nil && (!reflect.DeepEqual(was.Balance, u.Balance) || was.Congestion != u.Congestion) {
+	if was != nil && !sameUpstream(was, u) {
 		c.Altered = append(c.Altered, "upstream "+u.Name)
 	}
+}
+
+// sameUpstream reports whether two upstreams differ in nothing but their servers.
+func sameUpstream(a, b *conf.Upstream) bool {
+	x, y := *a, *b
+	x.Servers, y.Servers = nil, nil
+	return reflect.DeepEqual(x, y)
 }
 
 func (s *Server) compareListeners(t *transition, workers int) {
@@ -425,6 +453,12 @@ func (s *Server) commit(t *transition) {
 	defer s.reading.Unlock()
 	for _, u := range t.updates {
 		u.group.Update(u.plan)
+		s.removed(u.group, u.plan.Removed)
+	}
+	for _, g := range s.groups {
+		if !slices.Contains(t.groups, g) {
+			s.removed(g, g.Peers())
+		}
 	}
 	s.room.SetMax(t.lim.sessions)
 	oldLog, oldDecisions := s.log, s.decisions
@@ -481,6 +515,9 @@ func (s *Server) commit(t *transition) {
 		oldDecisions.Close()
 		s.lost.add(oldLog, oldDecisions)
 	}
+	s.directory.Follow(s.cfg)
+	s.probe()
+	s.pacing.keep(s.groups)
 	if n := len(s.workers) + len(s.leaving) + 1; runtime.GOMAXPROCS(0) < n {
 		runtime.GOMAXPROCS(n)
 	}

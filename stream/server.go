@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/discovery"
 	"github.com/weirlb/weir/stream/handover"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/stats"
@@ -52,14 +54,23 @@ type Server struct {
 	notices   chan notice
 	serials   serials
 
-	recording recording     // of decisions
-	quit      chan struct{} // closed by Stop
+	recording recording // of decisions
+	directory *discovery.Directory
+	events    events
+	probes    probes
+	pacing    pacing
+
+	life context.Context // ends when no session is left to be looked after
+	end  context.CancelFunc
+	quit chan struct{} // closed by Stop
 
 	newSteerer func(conf.Steering) (Steerer, error)
 
-	running sync.WaitGroup // workers
-	noticed sync.WaitGroup // the goroutine that logs notices
-	counted sync.WaitGroup // the goroutine that reconciles the steerer
+	running  sync.WaitGroup // workers
+	governed sync.WaitGroup // the goroutine that follows events
+	aside    sync.WaitGroup // goroutines that end sessions for on_state, or follow discovery
+	noticed  sync.WaitGroup // the goroutine that logs notices
+	counted  sync.WaitGroup // the goroutine that reconciles the steerer
 
 	// reading is held with mu to change what Read reads, and alone to read it: a
 	// change holds mu for as long as names take to resolve.
@@ -114,7 +125,12 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 
 		newSteerer: opt.Steering,
 		takenOver:  opt.TakenOver,
+
+		events: events{wake: make(chan struct{}, 1)},
+		pacing: pacing{of: map[*upstream.Group]*rate.Limiter{}},
+		probes: probes{of: map[*upstream.Peer]*probed{}},
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}
@@ -123,25 +139,38 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
+	s.directory = discovery.New(discovery.Options{Logger: s.logger, Changed: func(upstream string) {
+		s.aside.Go(func() { s.rediscover(upstream) })
+	}})
+	if err := s.begin(ctx, cfg, &opt); err != nil {
+		s.end()
+		s.directory.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin opens and starts everything. On error nothing is left open.
+func (s *Server) begin(ctx context.Context, cfg *conf.Config, opt *Options) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if opt.Inherit != nil {
 		var err error
 		if s.estate, err = inherit(opt.Inherit); err != nil {
-			return nil, err
+			return err
 		}
 		defer s.estate.close()
 		s.serials.next.Store(s.estate.serial)
 	} else if len(opt.Sockets) > 0 {
 		var err error
 		if s.estate, err = activated(cfg, opt.Sockets); err != nil {
-			return nil, err
+			return err
 		}
 		defer s.estate.close()
 	}
 	t := &transition{cfg: cfg}
 	if err := s.prepare(ctx, t); err != nil {
-		return nil, err
+		return err
 	}
 	s.noticed.Go(func() {
 		for n := range s.notices {
@@ -154,11 +183,12 @@ func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) 
 	} else if err := s.takeOver(t); err != nil {
 		t.abandon(s)
 		close(s.notices)
-		return nil, err
+		return err
 	}
 	s.counted.Go(s.reconcile)
+	s.governed.Go(s.govern)
 	s.logger.Info("weir is running", "workers", len(s.workers), "max_sessions", t.lim.sessions, "pipes", t.lim.pipes*len(s.workers), "listening", len(s.bindings))
-	return s, nil
+	return nil
 }
 
 func (s *Server) group(name string) *upstream.Group {
@@ -288,6 +318,16 @@ func (s *Server) Drain() {
 	}
 }
 
+// retire ends what looks after sessions and peers. It comes before the workers'
+// end. Preconditions: mu is not held.
+func (s *Server) retire() {
+	s.end()
+	s.directory.Stop()
+	s.governed.Wait()
+	s.probes.stop()
+	s.aside.Wait()
+}
+
 // Stop drains and waits for the sessions to end until ctx is done, then cuts
 // those that are left. It returns how many were cut. When it returns the
 // server has closed everything.
@@ -304,6 +344,7 @@ func (s *Server) Stop(ctx context.Context) (cut int) {
 			case <-ctx.Done():
 			}
 		}
+		s.retire()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		all := append(slices.Clone(s.workers), s.leaving...)

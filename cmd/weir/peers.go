@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,27 +16,72 @@ import (
 
 func newPeersCmd() *cobra.Command {
 	var r remote
+	history := ""
 	cmd := &cobra.Command{
 		Use:   "peers [UPSTREAM]",
 		Short: "show the servers of the upstreams, and their state",
 		Long: `Peers shows every address of every upstream, or of one.
 
   STATE     up; draining and down by the operator; unavailable after max_fails;
-            on trial when fail_timeout is over; full at max_conns
+            on trial when fail_timeout is over; full at max_conns; unchecked,
+            unhealthy, standby, lagging and conflict by health checks; ejected by
+            outlier detection; slow start with the share that it leaves
   WEIGHT    effective/configured, where failures have taken some off
   NOW       sessions, and max_conns behind a slash; TOTAL since the server came
   FAILED    attempts
-  SENT      bytes to the server; RECV from it` + whereHelp,
-		Example: "  weir peers\n  weir peers orders --watch=1s",
+  SENT      bytes to the server; RECV from it
+
+Where there are health checks, or something speaks against a peer, a second table
+shows each axis and for how long it has been so: a peer is eligible if all of them
+allow it. Below it stands why.
+
+--history shows the latest changes on the axes of one peer.` + whereHelp,
+		Example: "  weir peers\n  weir peers orders --watch=1s\n  weir peers --history orders/a",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if history != "" {
+				return showHistory(cmd, &r, history, args)
+			}
 			upstream := strings.Join(args, "")
 			return show(cmd, &r, func(ctx context.Context, c *admin.Client) (*admin.Peers, error) { return c.Peers(ctx, upstream) }, writePeers)
 		},
 	}
 	r.flags(cmd)
 	r.watchFlag(cmd)
+	cmd.Flags().StringVar(&history, "history", "", "show the latest changes of `UPSTREAM/PEER`")
 	return cmd
+}
+
+func showHistory(cmd *cobra.Command, r *remote, name string, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("--history names the peer: leave out %q", args[0])
+	}
+	upstream, peer, err := peerArgs(name)
+	if err != nil {
+		return err
+	}
+	return show(cmd, r, func(ctx context.Context, c *admin.Client) (*admin.PeerHistory, error) {
+		return c.PeerHistory(ctx, upstream, peer)
+	}, writeHistory)
+}
+
+func writeHistory(w io.Writer, h *admin.PeerHistory) {
+	name := h.Upstream + "/" + h.Peer
+	if h.Peer != h.Address {
+		name += " (" + h.Address + ")"
+	}
+	fmt.Fprintf(w, "%s: %s", name, count(h.Total, "change"))
+	if more := h.Total - len(h.Transitions); more > 0 {
+		fmt.Fprintf(w, ", the last %d", len(h.Transitions))
+	}
+	fmt.Fprintln(w)
+	t := table{headings: []string{"AT", "AXIS", "FROM", "TO", "CAUSE"}}
+	for _, x := range h.Transitions {
+		t.add(x.At.Local().Format("2006-01-02 15:04:05.000"), x.Axis, x.From, x.To, x.Cause)
+	}
+	if len(h.Transitions) > 0 {
+		t.write(w, "  ")
+	}
 }
 
 func writePeers(w io.Writer, p *admin.Peers) {
@@ -46,11 +92,92 @@ func writePeers(w io.Writer, p *admin.Peers) {
 		}
 		fmt.Fprintf(w, "upstream %s\n", upstream)
 		t := table{headings: []string{"PEER", "ADDRESS", "STATE", ">WEIGHT", ">NOW", ">TOTAL", ">FAILED", ">SENT", ">RECV"}}
+		from := i
 		for ; i < len(p.Peers) && p.Peers[i].Upstream == upstream; i++ {
 			t.peer(&p.Peers[i])
 		}
 		t.write(w, "  ")
+		writeAxes(w, p.Peers[from:i])
+		writeGroup(w, p.Groups[upstream])
+		writeSources(w, p.Sources[upstream])
 	}
+}
+
+// axes are the columns of the second table.
+var axes = []string{"admin", "discovery", "passive", "active", "role", "capacity"}
+
+// plain are the values that nobody needs to be told of.
+var plain = map[string]bool{"up": true, "present": true, "available": true, "none": true, "any": true, "free": true}
+
+// writeAxes shows where peers stand on each axis, if there is something to be
+// seen.
+func writeAxes(w io.Writer, peers []admin.Peer) {
+	t := table{headings: []string{"PEER", "ADMIN", "DISCOVERY", "PASSIVE", "ACTIVE", "ROLE", "CAPACITY"}}
+	var why []string
+	telling := false
+	for i := range peers {
+		p := &peers[i]
+		line := []string{p.Name}
+		for _, axis := range axes {
+			a := p.Axes[axis]
+			line = append(line, a.Value+" "+ago(time.Since(a.Since).Seconds()))
+			if plain[a.Value] {
+				continue
+			}
+			telling = true
+			if a.Cause != "" {
+				why = append(why, fmt.Sprintf("%s is %s since %s: %s", p.Name, a.Value, a.Since.Local().Format("15:04:05.000"), a.Cause))
+			}
+		}
+		t.add(line...)
+	}
+	if !telling {
+		return
+	}
+	fmt.Fprintln(w)
+	t.write(w, "  ")
+	for _, line := range why {
+		fmt.Fprintln(w, "  "+line)
+	}
+}
+
+// writeSources tells of names and files that servers are discovered from and
+// that do not answer.
+func writeSources(w io.Writer, sources []admin.Source) {
+	for _, s := range sources {
+		if s.StaleSince == nil {
+			continue
+		}
+		what := fmt.Sprintf("its %s servers are kept", number(s.Servers))
+		if s.Servers == 0 {
+			what = "no server is known of it"
+		}
+		fmt.Fprintf(w, "  %s does not answer since %s: %s; %s\n", s.Name, s.StaleSince.Local().Format("15:04:05.000"), s.Error, what)
+	}
+}
+
+func writeGroup(w io.Writer, g admin.Group) {
+	if g.ExactlyOne && g.Incumbent != "" {
+		fmt.Fprintf(w, "  exactly one: %s has it, the %s so far\n", g.Incumbent, ordinal(g.Epoch))
+	}
+	if g.Conflict {
+		fmt.Fprintf(w, "  CONFLICT: several servers claim what only one may have; %s keeps it\n", g.Incumbent)
+	}
+	if g.Panic {
+		fmt.Fprintln(w, "  PANIC: too few servers are healthy, so all are used")
+	}
+}
+
+// ordinal writes 1 as 1st.
+func ordinal(n int) string {
+	suffix := "th"
+	if n/10%10 != 1 {
+		suffix = map[int]string{1: "st", 2: "nd", 3: "rd"}[n%10]
+		if suffix == "" {
+			suffix = "th"
+		}
+	}
+	return fmt.Sprint(n) + suffix
 }
 
 func (t *table) peer(p *admin.Peer) {
@@ -77,6 +204,12 @@ func stateText(p *admin.Peer) string {
 	state := p.State
 	if p.RetryInSeconds > 0 {
 		state += fmt.Sprintf(" (%.0fs)", p.RetryInSeconds+0.5)
+	}
+	if p.EjectedForSeconds > 0 {
+		state += fmt.Sprintf(" (%.0fs)", p.EjectedForSeconds+0.5)
+	}
+	if p.State == "slow start" {
+		state += fmt.Sprintf(" %.0f%%", 100*p.SlowStart)
 	}
 	if p.Backup {
 		state += ", backup"

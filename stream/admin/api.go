@@ -97,12 +97,16 @@ type Upstream struct {
 	Name      string   `json:"name"`
 	Method    string   `json:"method"`
 	Listeners []string `json:"listeners"`
+	Group     Group    `json:"group"`
 	Peers     []Peer   `json:"peers"`
 }
 
 // Peers is the answer of /v1/peers.
 type Peers struct {
 	Peers []Peer `json:"peers"`
+	// by upstream
+	Groups  map[string]Group    `json:"groups"`
+	Sources map[string][]Source `json:"sources"` // that servers are discovered from
 }
 
 // Peer is one address of an upstream.
@@ -126,6 +130,80 @@ type Peer struct {
 	Failures           uint64  `json:"failures_total"`
 	BytesSent          uint64  `json:"bytes_sent"`
 	BytesReceived      uint64  `json:"bytes_received"`
+
+	Axes              map[string]Axis `json:"axes"`            // admin, discovery, passive, active, role, capacity
+	Eligible          bool            `json:"eligible"`        // all axes allow it to be picked
+	SlowStart         float64         `json:"slow_start"`      // share of its part that it gets, 0..1
+	EjectedForSeconds float64         `json:"ejected_seconds"` // from now on; 0 = it is not ejected
+	Checks            []Check         `json:"checks"`
+}
+
+// Axis is where a peer stands on one of the separate things that decide whether
+// it may be picked.
+type Axis struct {
+	Value string    `json:"value"`
+	Since time.Time `json:"since"`
+	Cause string    `json:"cause,omitempty"`
+}
+
+// Check is how one health check of a peer is going.
+type Check struct {
+	Kind        string     `json:"kind"`
+	Health      string     `json:"health"` // by this check alone
+	OK          bool       `json:"ok"`     // the last result
+	Cause       string     `json:"cause,omitempty"`
+	InRow       int        `json:"in_row"` // results like the last one
+	Last        *time.Time `json:"last"`   // null = none yet
+	TookSeconds float64    `json:"took_seconds"`
+	Passed      uint64     `json:"passed_total"`
+	Failed      uint64     `json:"failed_total"`
+}
+
+// PeerHistory is the answer of /v1/peers/UPSTREAM/PEER/history.
+type PeerHistory struct {
+	Upstream    string       `json:"upstream"`
+	Peer        string       `json:"peer"`
+	Address     string       `json:"address"`
+	Transitions []Transition `json:"transitions"` // the latest, the oldest first
+	Total       int          `json:"total"`       // since the peer came
+}
+
+// Transition is a change on one axis of a peer.
+type Transition struct {
+	At    time.Time `json:"at"`
+	Axis  string    `json:"axis"`
+	From  string    `json:"from"`
+	To    string    `json:"to"`
+	Cause string    `json:"cause"`
+}
+
+// Discovery is the answer of /v1/discovery.
+type Discovery struct {
+	Sources []Source `json:"sources"`
+}
+
+// Source is a name or a file that servers of an upstream are discovered from.
+type Source struct {
+	Upstream   string     `json:"upstream"`
+	Kind       string     `json:"kind"` // resolve, service, server_file
+	Name       string     `json:"name"`
+	Servers    int        `json:"servers"`
+	AgeSeconds float64    `json:"age_seconds"` // of the last good answer
+	Answered   *time.Time `json:"answered"`    // when that came; null = never
+	StaleSince *time.Time `json:"stale_since"` // null = what is known is fresh
+	Error      string     `json:"error,omitempty"`
+	Answers    uint64     `json:"answers_total"`
+	Failures   uint64     `json:"failures_total"`
+	Changes    uint64     `json:"changes_total"`
+}
+
+// Group is what holds for an upstream as a whole.
+type Group struct {
+	ExactlyOne bool   `json:"exactly_one"`
+	Incumbent  string `json:"incumbent,omitempty"` // the peer that has what only one may have
+	Epoch      int    `json:"epoch"`               // how many have had it, one after the other
+	Conflict   bool   `json:"conflict"`            // several claim it
+	Panic      bool   `json:"panic"`               // too few peers are healthy: all are used
 }
 
 // PeerOrder is the body of POST /v1/peers/UPSTREAM/PEER: one of the two.

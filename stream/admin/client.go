@@ -133,6 +133,18 @@ func (c *Client) Upstreams(ctx context.Context) (*Upstreams, error) {
 	return out, c.Do(ctx, "GET", "/v1/upstreams", nil, out)
 }
 
+// PeerHistory asks for the latest transitions of a peer.
+func (c *Client) PeerHistory(ctx context.Context, upstream, peer string) (*PeerHistory, error) {
+	out := new(PeerHistory)
+	return out, c.Do(ctx, "GET", "/v1/peers/"+url.PathEscape(upstream)+"/"+url.PathEscape(peer)+"/history", nil, out)
+}
+
+// Discovery asks for the sources of discovered servers.
+func (c *Client) Discovery(ctx context.Context) (*Discovery, error) {
+	out := new(Discovery)
+	return out, c.Do(ctx, "GET", "/v1/discovery", nil, out)
+}
+
 // Peers asks for the peers of an upstream, or of all if it is "".
 func (c *Client) Peers(ctx context.Context, upstream string) (*Peers, error) {
 	q := url.Values{}

@@ -8,6 +8,8 @@ import (
 	"github.com/weirlb/weir/stream"
 	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/discovery"
+	"github.com/weirlb/weir/stream/health"
 	"github.com/weirlb/weir/stream/history"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
@@ -56,7 +58,7 @@ func sums(u *stream.UpstreamState) UpstreamSums {
 	out := UpstreamSums{Name: u.Name, Method: u.Method, Peers: len(u.Peers)}
 	for i := range u.Peers {
 		out.Conns += u.Peers[i].Balance.Conns
-		if s := u.Peers[i].State; s == upstream.Up || s == upstream.Trial {
+		if p := peer(u.Name, &u.Peers[i]); p.Eligible {
 			out.Usable++
 		}
 	}
@@ -66,7 +68,11 @@ func sums(u *stream.UpstreamState) UpstreamSums {
 func peersOf(u *stream.UpstreamState) []Peer {
 	out := []Peer{}
 	for i := range u.Peers {
-		out = append(out, peer(u.Name, &u.Peers[i]))
+		p := peer(u.Name, &u.Peers[i])
+		for j := range u.Checks[i] {
+			p.Checks = append(p.Checks, check(&u.Checks[i][j]))
+		}
+		out = append(out, p)
 	}
 	return out
 }
@@ -97,7 +103,49 @@ func peer(upstreamName string, p *upstream.Snapshot) Peer {
 		again := clock.Time((b.Checked + b.FailTimeout + 1) * balance.Seconds(time.Second))
 		out.RetryInSeconds = max(again.Sub(clock.Now()).Seconds(), 0)
 	}
+	if p.Axes[upstream.AxisPassive].Value == upstream.Ejected {
+		out.EjectedForSeconds = max(p.EjectedUntil.Sub(clock.Now()).Seconds(), 0)
+	}
+	out.SlowStart, out.Checks, out.Axes = p.Warmth, []Check{}, map[string]Axis{}
+	out.Eligible = p.Available && b.Admin == balance.Up && b.Withheld == balance.Eligible && !b.Full()
+	for i, a := range p.Axes {
+		out.Axes[upstream.Axis(i).String()] = Axis{a.Value, a.Since.Wall(), a.Cause}
+	}
 	return out
+}
+
+func check(c *health.CheckState) Check {
+	out := Check{
+		Kind: string(c.Kind), Health: c.Health.String(), OK: c.OK, Cause: c.Cause, InRow: c.InRow,
+		TookSeconds: c.Took.Seconds(), Passed: c.Passed, Failed: c.Failed,
+	}
+	if c.At != 0 {
+		at := c.At.Wall()
+		out.Last = &at
+	}
+	return out
+}
+
+func group(s *upstream.GroupState) Group {
+	return Group{s.ExactlyOne, s.Incumbent, s.Epoch, s.Conflict, s.Panic}
+}
+
+func source(s *discovery.Source) Source {
+	out := Source{
+		Upstream: s.Upstream, Kind: string(s.Kind), Name: s.Name, Servers: s.Servers, AgeSeconds: s.Age.Seconds(),
+		Error: s.Error, Answers: s.Answers, Failures: s.Failures, Changes: s.Changes,
+	}
+	if !s.AnsweredAt.IsZero() {
+		out.Answered = &s.AnsweredAt
+	}
+	if !s.StaleSince.IsZero() {
+		out.StaleSince = &s.StaleSince
+	}
+	return out
+}
+
+func transition(t *upstream.Transition) Transition {
+	return Transition{t.At.Wall(), t.Axis.String(), t.From, t.To, t.Cause}
 }
 
 // client writes a client's address as the decision log does.

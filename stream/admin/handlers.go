@@ -30,18 +30,20 @@ type answer func(http.ResponseWriter, *http.Request) (any, error)
 
 func (s *Server) routes() {
 	for path, methods := range map[string]map[string]answer{
-		"/v1/status":                  {"GET": s.status},
-		"/v1/upstreams":               {"GET": s.upstreams},
-		"/v1/peers":                   {"GET": s.peers},
-		"/v1/peers/{upstream}/{peer}": {"POST": s.setPeer},
-		"/v1/sessions":                {"GET": s.sessions},
-		"/v1/sessions/{id}":           {"GET": s.explainSession, "DELETE": s.closeSession},
-		"/v1/explain":                 {"GET": s.forecast},
-		"/v1/record":                  {"POST": s.record},
-		"/v1/reload":                  {"POST": s.reload},
-		"/v1/upgrade":                 {"POST": s.upgrade},
-		"/v1/diff":                    {"GET": s.diff, "POST": s.diffWith},
-		"/":                           {},
+		"/v1/status":                          {"GET": s.status},
+		"/v1/upstreams":                       {"GET": s.upstreams},
+		"/v1/peers":                           {"GET": s.peers},
+		"/v1/peers/{upstream}/{peer}":         {"POST": s.setPeer},
+		"/v1/peers/{upstream}/{peer}/history": {"GET": s.history},
+		"/v1/discovery":                       {"GET": s.discovery},
+		"/v1/sessions":                        {"GET": s.sessions},
+		"/v1/sessions/{id}":                   {"GET": s.explainSession, "DELETE": s.closeSession},
+		"/v1/explain":                         {"GET": s.forecast},
+		"/v1/record":                          {"POST": s.record},
+		"/v1/reload":                          {"POST": s.reload},
+		"/v1/upgrade":                         {"POST": s.upgrade},
+		"/v1/diff":                            {"GET": s.diff, "POST": s.diffWith},
+		"/":                                   {},
 	} {
 		s.mux.Handle(path, byMethod(methods))
 	}
@@ -189,7 +191,7 @@ func (s *Server) upstreams(http.ResponseWriter, *http.Request) (any, error) {
 	out := &Upstreams{Upstreams: []Upstream{}}
 	for i := range states {
 		u := &states[i]
-		out.Upstreams = append(out.Upstreams, Upstream{u.Name, u.Method, orEmpty(u.Listeners), peersOf(u)})
+		out.Upstreams = append(out.Upstreams, Upstream{u.Name, u.Method, orEmpty(u.Listeners), group(&u.State), peersOf(u)})
 	}
 	return out, err
 }
@@ -203,9 +205,37 @@ func (s *Server) peers(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Peers{Peers: []Peer{}}
+	out := &Peers{Peers: []Peer{}, Groups: map[string]Group{}, Sources: map[string][]Source{}}
+	for _, x := range s.opt.Server.Sources() {
+		if name := q.Get("upstream"); name == "" || name == x.Upstream {
+			out.Sources[x.Upstream] = append(out.Sources[x.Upstream], source(&x))
+		}
+	}
 	for i := range states {
+		out.Groups[states[i].Name] = group(&states[i].State)
 		out.Peers = append(out.Peers, peersOf(&states[i])...)
+	}
+	return out, nil
+}
+
+func (s *Server) history(_ http.ResponseWriter, r *http.Request) (any, error) {
+	upstream := r.PathValue("upstream")
+	p, latest, total, err := s.opt.Server.PeerHistory(upstream, r.PathValue("peer"))
+	if err != nil {
+		return nil, err
+	}
+	out := &PeerHistory{Upstream: upstream, Peer: p.Name, Address: p.String(), Transitions: []Transition{}, Total: total}
+	for i := range latest {
+		out.Transitions = append(out.Transitions, transition(&latest[i]))
+	}
+	return out, nil
+}
+
+func (s *Server) discovery(http.ResponseWriter, *http.Request) (any, error) {
+	out := &Discovery{Sources: []Source{}}
+	all := s.opt.Server.Sources()
+	for i := range all {
+		out.Sources = append(out.Sources, source(&all[i]))
 	}
 	return out, nil
 }

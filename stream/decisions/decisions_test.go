@@ -37,7 +37,7 @@ func story(t *testing.T) []Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := upstream.NewGroup(&u, peers, 1)
+	g, err := upstream.NewGroup(&u, peers, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func story(t *testing.T) []Record {
 	g.Pick(&a, now)
 	second.Failure, second.Cause, second.Attempt = g.ExplainFailure(peers[1], upstream.Failed, upstream.Took{}, now), TimedOut, 2
 
-	g.SetAdmin(peers[0], balance.Down)
+	g.SetAdmin(peers[0], balance.Down, "test", clock.Now())
 	g.Begin(&a, upstream.Limits{}, now)
 	sa.SetUnix("/x")
 	nobody.Decision, nobody.Session, nobody.Client = g.Inspect(&a, now), 18, sa.Endpoint()

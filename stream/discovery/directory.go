@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -102,7 +103,10 @@ func (d *Directory) Expand(ctx context.Context, r *conf.Resolver, u *conf.Upstre
 		switch {
 		case i == len(u.Servers):
 			if s != nil {
-				out = append(out, s.set...)
+				for _, found := range s.set {
+					found.Origin = "listed in " + s.key.name
+					out = append(out, found)
+				}
 			}
 		case s == nil:
 			out = append(out, static(u.Servers[i]))
@@ -130,9 +134,14 @@ func static(s conf.Server) conf.Server {
 func expanded(block, found *conf.Server) conf.Server {
 	s := *block
 	s.Resolve, s.Service = false, false
+	s.Host, s.Origin = block.Address.Host, "an address of "+block.Address.Host
 	s.Address.Host = found.Address.Host
 	if !block.Service {
 		return s
+	}
+	s.Host, s.Origin = found.Name, "a target of "+block.Address.Host
+	if host, _, err := net.SplitHostPort(found.Name); err == nil {
+		s.Host = host
 	}
 	s.Address.Port = found.Address.Port
 	s.Weight = found.Weight

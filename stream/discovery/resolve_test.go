@@ -25,6 +25,7 @@ func TestFollowsName(t *testing.T) {
 	adopt(t, d, c)
 	want := block
 	want.Resolve, want.Address.Host = false, "10.0.0.1"
+	want.Host, want.Origin = "db.example", "an address of db.example"
 	if got := d.Expand(t.Context(), &c.Resolver, &c.Upstreams[0]); len(got) != 3 || got[0] != want {
 		t.Errorf("got %+v, want first %+v", got, want)
 	}

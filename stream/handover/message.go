@@ -74,6 +74,14 @@ type PeerState struct {
 	Accessed  time.Duration // ago; -1 = never
 	Checked   time.Duration
 	Average   [3]int64 `json:",omitempty"` // milliseconds
+
+	Active     string        `json:",omitempty"` // upstream's words
+	Role       string        `json:",omitempty"`
+	Verdict    string        `json:",omitempty"` // cause of the two
+	Incumbent  bool          `json:",omitempty"` // it has the role that only one may have
+	Ejections  int           `json:",omitempty"`
+	EjectedFor time.Duration `json:",omitempty"` // from now on
+	Cold       time.Duration `json:",omitempty"` // since slow start began
 }
 
 // Session is what TCP and UDP sessions have in common.

@@ -9,6 +9,8 @@ import (
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream"
 	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/discovery"
+	"github.com/weirlb/weir/stream/health"
 	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/upstream"
 )
@@ -36,6 +38,9 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s.server(r)
 	for i := range r.Listeners {
 		s.listener(&r.Listeners[i])
+	}
+	for i := range r.Sources {
+		s.source(&r.Sources[i])
 	}
 	for i := range r.Queues {
 		s.queue(&r.Queues[i])
@@ -93,9 +98,27 @@ func (s sink) queue(q *stream.Queue) {
 	s.put(acceptQueueMax, float64(q.Limit), q.Listener, worker)
 }
 
+func (s sink) source(x *discovery.Source) {
+	l := []string{x.Upstream, string(x.Kind), x.Name}
+	s.put(sourceServers, float64(x.Servers), l...)
+	if !x.AnsweredAt.IsZero() {
+		s.put(sourceAge, x.Age.Seconds(), l...)
+	}
+	s.put(sourceStale, bit(!x.StaleSince.IsZero()), l...)
+	s.put(sourceAnswers, float64(x.Answers), l...)
+	s.put(sourceFailures, float64(x.Failures), l...)
+}
+
 func (s sink) upstream(u *stream.UpstreamReading) {
 	s.put(noPeer, float64(u.NoPeer), u.Name)
 	s.durations(connect, &u.Connect, u.Name)
+	s.put(groupPanic, bit(u.State.Panic), u.Name)
+	s.put(groupPanics, float64(u.State.Panics), u.Name)
+	if u.State.ExactlyOne {
+		s.put(groupConflict, bit(u.State.Conflict), u.Name)
+		s.put(groupClashes, float64(u.State.Conflicts), u.Name)
+		s.put(groupEpoch, float64(u.State.Epoch), u.Name)
+	}
 	seen := map[[2]string]int{}
 	for i := range u.Peers {
 		p := &u.Peers[i]
@@ -105,6 +128,22 @@ func (s sink) upstream(u *stream.UpstreamReading) {
 			name = fmt.Sprintf("%s#%d", p.Name, seen[id])
 		}
 		s.peer(p, u.Name, name)
+		s.checks(p, u.Checks[i], u.Name, name)
+	}
+}
+
+// checks tells of the health checks of a peer. Several of one kind are numbered.
+func (s sink) checks(p *upstream.Snapshot, checks []health.CheckState, group, name string) {
+	seen := map[conf.CheckKind]int{}
+	for i := range checks {
+		c := &checks[i]
+		kind := string(c.Kind)
+		if seen[c.Kind]++; seen[c.Kind] > 1 {
+			kind = fmt.Sprintf("%s#%d", kind, seen[c.Kind])
+		}
+		s.put(peerChecks, float64(c.Passed), group, name, p.Addr, kind, "passed")
+		s.put(peerChecks, float64(c.Failed), group, name, p.Addr, kind, "failed")
+		s.put(peerCheckTime, c.Took.Seconds(), group, name, p.Addr, kind)
 	}
 }
 
@@ -113,12 +152,22 @@ func (s sink) peer(p *upstream.Snapshot, group, name string) {
 	for _, a := range [...]balance.Admin{balance.Up, balance.Drain, balance.Down} {
 		s.put(peerAdmin, bit(b.Admin == a), group, name, p.Addr, a.String())
 	}
+	for a, at := range p.Axes {
+		axis := upstream.Axis(a)
+		s.put(peerAxis, 1, group, name, p.Addr, axis.String(), at.Value)
+		if axis != upstream.AxisCapacity {
+			s.put(peerTransitions, float64(p.Turns[a]), group, name, p.Addr, axis.String())
+		}
+	}
+	eligible := p.Available && b.Admin == balance.Up && b.Withheld == balance.Eligible && !b.Full()
 	l := peerWeight.with(group, name, p.Addr)
 	for _, v := range [...]struct {
 		f *family
 		n float64
 	}{
 		{peerAvailable, bit(p.Available)},
+		{peerEligible, bit(eligible)},
+		{peerSlowStart, p.Warmth},
 		{peerBackup, bit(p.Backup)},
 		{peerWeight, float64(b.Weight)},
 		{peerEffective, float64(b.Effective)},

@@ -3,6 +3,8 @@ package metrics
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -177,6 +179,16 @@ func everything(t testing.TB) *conf.Config {
 	cfg := balancer()
 	add(cfg, "db", conf.TCP, echoTCP(t), echoTCP(t))
 	add(cfg, "dns", conf.UDP, echoUDP(t))
+	add(cfg, "checked", conf.TCP, echoTCP(t))
+	u := &cfg.Upstreams[len(cfg.Upstreams)-1]
+	u.Checks = []conf.HealthCheck{conf.NewHealthCheck(conf.CheckTCP)}
+	u.Checks[0].Initial = conf.InitialUp // sessions come at once
+	u.ExactlyOne = true
+	u.ServerFile = filepath.Join(t.TempDir(), "peers.json")
+	text := fmt.Sprintf(`{"servers":[{"address":%q}]}`, echoTCP(t))
+	if err := os.WriteFile(u.ServerFile, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	return cfg
 }
 

@@ -127,7 +127,7 @@ func (r *replay) build(u *conf.Upstream, seed uint64) error {
 	if r.peers, err = upstream.Resolve(context.Background(), u, 1, nowhere); err != nil {
 		return err
 	}
-	if r.group, err = upstream.NewGroup(u, r.peers, seed); err != nil {
+	if r.group, err = upstream.NewGroup(u, r.peers, 1, seed); err != nil {
 		return err
 	}
 	for i, p := range r.Upstream {

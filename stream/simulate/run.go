@@ -100,7 +100,7 @@ func New(u *conf.Upstream, l *conf.Listener, seed uint64) (*Simulation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	g, err := upstream.NewGroup(u, peers, seed)
+	g, err := upstream.NewGroup(u, peers, 1, seed)
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
@@ -263,7 +263,7 @@ func (s *Simulation) setServers(peers []int, to server) {
 
 func (s *Simulation) setAdmin(peers []int, a balance.Admin) {
 	for _, i := range peers {
-		s.group.SetAdmin(s.peers[i], a)
+		s.group.SetAdmin(s.peers[i], a, "the script", s.clock.Now())
 	}
 	s.share()
 }

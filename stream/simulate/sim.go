@@ -77,7 +77,7 @@ func stand(g *upstream.Group, s *session, took upstream.Took, now func() clock.T
 	s.status, s.took = 200, took
 	g.Connected(s.peer, took.Connect, now().Add(max(took.Connect, 0)))
 	if took.FirstByte >= 0 && g.WantsFirstByte() {
-		g.FirstByte(s.peer, took.FirstByte, now().Add(took.FirstByte))
+		g.FirstByte(s.peer, true, took.FirstByte, now().Add(took.FirstByte))
 	}
 }
 

@@ -23,6 +23,11 @@ const (
 	PeerDown                            // UDP: the operator has set the peer down; the client goes to another one
 	Evicted                             // UDP: another client needed the room
 	ClosedByOperator                    // the operator has closed this very session
+	PeerUnhealthy                       // on_state: a check or outlier detection went against the peer
+	PeerStandby                         // on_state: the peer has another role than the one wanted
+	PeerLagging                         // on_state: the replica is too far behind
+	PeerDrained                         // on_state: the operator has drained the peer or set it down
+	PeerRemoved                         // on_state: the peer is no longer in the configuration
 	HandedOver                          // goes on in another process; not a line in the access log
 	reasons
 )
@@ -34,11 +39,22 @@ var reasonNames = [Reasons]string{
 	"client_closed", "peer_closed", "client_reset", "peer_reset", "connect_failed", "connect_timeout", "no_peer",
 	"idle_timeout", "half_close_timeout", "dead_peer", "shutdown", "local_error",
 	"answered", "no_answer", "peer_refused", "peer_down", "evicted", "closed_by_operator",
+	"peer_unhealthy", "peer_standby", "peer_lagging", "peer_drained", "peer_removed",
 	"handed_over",
 }
 
 // String returns the reason as logs and metrics write it.
 func (r CloseReason) String() string { return reasonNames[r] }
+
+// Ordered reports whether weir ends the session for a reason of its own while
+// both sides would go on: they are reset, not told that the other has ended.
+func (r CloseReason) Ordered() bool {
+	switch r {
+	case ClosedByOperator, PeerUnhealthy, PeerStandby, PeerLagging, PeerDrained, PeerRemoved:
+		return true
+	}
+	return false
+}
 
 // Status returns nginx's session status for the reason: 200 once a peer was
 // connected, 502 without one, 500 if the machine was at fault.

@@ -104,7 +104,7 @@ func TestNobodyAfterFailuresIsTold(t *testing.T) {
 		dead := refused(t)
 		dead.MaxFails = 0
 		h := newHarness(t, setup{decisions: mode, peers: -1, extra: []conf.Server{dead, dead}, edit: named})
-		h.group.SetAdmin(h.group.Peers()[1], balance.Drain) // drained, which counts as a try
+		h.group.SetAdmin(h.group.Peers()[1], balance.Drain, "test", h.w.Loop.Now()) // drained, which counts as a try
 		h.client()
 		h.wantClosed(stats.ConnectFailed)
 		got := h.said()

@@ -146,6 +146,7 @@ func (w *Worker) forget(s *session) {
 		w.discard(&s.flow[i]) // our ends of pipes; the bytes are the other process's
 	}
 	sys.Close(s.half[down].fd)
+	w.unlink(s)
 	w.giveBack(s, upstream.Succeeded, 0)
 	sys.Close(s.half[up].fd)
 	s.half[up].fd, s.peer = -1, nil
@@ -213,6 +214,7 @@ func (w *Worker) Adopt(l *Listener, p *upstream.Peer, st *handover.TCPState, fds
 	s.counted.Active.Add(1)
 	w.stats.DownstreamActive.Add(1)
 	l.Group.Hold(p)
+	w.link(s)
 	s.setPhase(relaying)
 	w.resumeRelay(s)
 	return true

@@ -38,6 +38,7 @@ type session struct {
 	serial     uint64
 	client     sys.Endpoint
 	slot       int32
+	links      // among the sessions of its peer
 	generation uint32
 	tries      uint16
 	phase      phase
@@ -159,6 +160,7 @@ func (w *Worker) connect(s *session) {
 		}
 		s.peer, s.stats = p, p.Stats(w.opt.ID)
 		s.picked = w.Loop.Now()
+		w.link(s)
 		s.tries++
 		s.stats.Sessions.Add(1)
 		w.stats.UpstreamConnections.Add(1)
@@ -364,6 +366,7 @@ func (w *Worker) release(s *session, o upstream.Outcome, cause decisions.Cause) 
 		sys.Close(fd)
 		s.half[up].fd = -1
 	}
+	w.unlink(s)
 	w.giveBack(s, o, cause)
 	s.peer = nil
 }
@@ -376,6 +379,14 @@ func (s *session) took(now clock.Time) upstream.Took {
 	}
 	if s.firstByte != 0 {
 		t.FirstByte = s.firstByte.Sub(s.picked)
+	}
+	if s.connected != 0 && s.flow[up].read == 0 {
+		switch s.reason {
+		case stats.ClientClosed, stats.ClientReset:
+			t.Word = upstream.NoNeed
+		case stats.PeerClosed, stats.PeerReset:
+			t.Word = upstream.Broke
+		}
 	}
 	return t
 }
@@ -624,7 +635,7 @@ func (w *Worker) onFirstByte(s *session) {
 	}
 	s.firstByte = w.Loop.Now()
 	if g := s.listener.Group; g.WantsFirstByte() {
-		g.FirstByte(s.peer, s.firstByte.Sub(s.picked), s.firstByte)
+		g.FirstByte(s.peer, s.flow[up].read > 0, s.firstByte.Sub(s.picked), s.firstByte)
 	}
 }
 
@@ -813,7 +824,7 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 		}
 		// What ends for a reset, or for an order, is reset. So is a half that
 		// was still owed bytes: a FIN would pass a cut stream off as a whole one.
-		if reason == stats.ClosedByOperator || s.half[d.other()].broken() || in.pending > 0 || s.cutShort(d) || s.unheard(d) {
+		if reason.Ordered() || s.half[d.other()].broken() || in.pending > 0 || s.cutShort(d) || s.unheard(d) {
 			sys.SetReset(h.fd)
 		}
 	}

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -80,10 +81,11 @@ type Worker struct {
 	pipes    pipePool
 	small    bufferPool
 	large    bufferPool
-	attempts []*upstream.Attempts // unused ones
-	buf      []byte               // every read goes here first
-	addr     sys.Sockaddr         // scratch
-	record   accesslog.Record     // scratch
+	attempts []*upstream.Attempts     // unused ones
+	first    map[*upstream.Peer]int32 // slot of a session of the peer, from which links lead to the others; -1 = none
+	buf      []byte                   // every read goes here first
+	addr     sys.Sockaddr             // scratch
+	record   accesslog.Record         // scratch
 	logs     logs
 	began    func() // nil = nobody counts
 	ended    func()
@@ -144,6 +146,7 @@ func NewWorker(l *loop.Loop, opt Options) *Worker {
 		small:   bufferPool{size: smallBytes, stats: opt.Stats},
 		large:   bufferPool{size: bufferBytes, stats: opt.Stats},
 		sockets: []socket{},
+		first:   map[*upstream.Peer]int32{},
 	}
 	w.ephemeralFirst, w.ephemeralLast = ephemeralPorts()
 	w.Loop.Timers.Set(timerHousekeeping, w.Loop.Now().Add(poolTrimEvery).Millis())
@@ -289,6 +292,7 @@ func (w *Worker) OnTimer(id int32) {
 		w.pipes.trim(w.pipes.spare(poolKeep))
 		w.small.trim(w.small.spare(poolKeep))
 		w.large.trim(w.large.spare(poolKeep))
+		maps.DeleteFunc(w.first, func(p *upstream.Peer, slot int32) bool { return slot < 0 && p.IsRemoved() })
 		w.Loop.Timers.Set(timerHousekeeping, w.Loop.Now().Add(poolTrimEvery).Millis())
 	case timerResume:
 		w.resume()

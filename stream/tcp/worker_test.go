@@ -84,7 +84,7 @@ func newHarness(t *testing.T, s setup) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.group, err = upstream.NewGroup(&u, peers, 1); err != nil {
+	if h.group, err = upstream.NewGroup(&u, peers, 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	h.room = NewRoom(s.room)

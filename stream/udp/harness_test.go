@@ -73,7 +73,7 @@ func newHarness(t *testing.T, s setup, peers ...netip.AddrPort) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.group, err = upstream.NewGroup(&u, list, 1); err != nil {
+	if h.group, err = upstream.NewGroup(&u, list, 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	h.listener = NewListener(&c, h.group, 1, []*stats.Listener{&h.counted})

@@ -56,7 +56,7 @@ func (w *Worker) session(k key) *session {
 		return w.open(k)
 	}
 	// What it has in the batch at hand goes to one peer.
-	if s.first < 0 && (s.refused || s.peer.IsDown() || s.peer.IsRemoved()) {
+	if s.first < 0 && (s.refused || s.peer.IsForsaken()) {
 		w.end(s)
 		return w.open(k)
 	}
@@ -304,7 +304,7 @@ func (w *Worker) end(s *session) {
 	switch {
 	case s.refused:
 		w.finish(s, stats.PeerRefused, decisions.Refused)
-	case !s.answeredEnough() && (s.peer.IsDown() || s.peer.IsRemoved()):
+	case !s.answeredEnough() && s.peer.IsForsaken():
 		w.finish(s, stats.PeerDown, decisions.NoFailure)
 	default:
 		w.finish(s, stats.Answered, decisions.NoFailure)

@@ -364,7 +364,7 @@ func TestDownPeerLosesItsSessions(t *testing.T) {
 	h := newHarness(t, setup{}, addrOf(a), addrOf(b))
 	c := h.client()
 	h.exchange(c, a, "1")
-	h.group.SetAdmin(h.group.Peers()[0], 2) // balance.Down
+	h.group.SetAdmin(h.group.Peers()[0], 2, "test", h.w.loop.Now()) // balance.Down
 	h.exchange(c, b, "2")
 	h.closed(stats.PeerDown, 1)
 }

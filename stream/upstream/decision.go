@@ -76,8 +76,8 @@ func (g *Group) Forecast(f *Facts, now clock.Time) *Decision {
 	sh := a.shape
 	if sh.single {
 		// It moves nothing but the count of connections.
-		if d.Peer = sh.pickSingleLocked(&a, at, d); d.Peer != nil {
-			d.Peer.balance.Conns--
+		if d.Peer = g.pickSingleLocked(&a, at, d); d.Peer != nil {
+			g.vacateLocked(d.Peer, now)
 		}
 		return d
 	}
@@ -86,7 +86,7 @@ func (g *Group) Forecast(f *Facts, now clock.Time) *Decision {
 			break
 		}
 		a.selection.Reset()
-		i, e := balance.Rehearse(sh.methods[a.tier], sh.state[a.tier], &a.selection, at)
+		i, e := g.rehearseLocked(&a, at)
 		d.add(sh.peers[a.tier], e)
 		d.Backup = a.tier == backup
 		if i >= 0 {
@@ -95,6 +95,44 @@ func (g *Group) Forecast(f *Facts, now clock.Time) *Decision {
 		}
 	}
 	return d
+}
+
+// rehearseLocked is pickInTierLocked that changes nothing.
+func (g *Group) rehearseLocked(a *Attempts, now balance.Millis) (int, *balance.Explanation) {
+	m, peers := a.shape.methods[a.tier], a.shape.state[a.tier]
+	if now >= g.coldUntil {
+		return balance.Rehearse(m, peers, &a.selection, now)
+	}
+	before := make([]balance.Peer, len(peers))
+	for i, p := range peers {
+		before[i] = *p
+	}
+	selection := a.selection
+	balance.Rest(m, peers, now)
+	i, e := balance.Rehearse(m, peers, &a.selection, now)
+	if i < 0 {
+		balance.Wake(peers)
+		a.selection = selection
+		i, e = balance.Rehearse(m, peers, &a.selection, now)
+	}
+	for i, p := range peers {
+		*p = before[i]
+	}
+	return i, e
+}
+
+// length and cut take back what was added for a pick that is made again.
+func (d *Decision) length() [2]int {
+	if d == nil {
+		return [2]int{}
+	}
+	return [2]int{len(d.Candidates), len(d.Probes)}
+}
+
+func (d *Decision) cut(to [2]int) {
+	if d != nil {
+		d.Candidates, d.Probes = d.Candidates[:to[0]], d.Probes[:to[1]]
+	}
 }
 
 // addPrimaries tells of the primaries that a session has left behind for the

@@ -13,18 +13,48 @@
 // it was picked or left out, a [Failure] what an attempt cost its peer. Both put
 // themselves into a sentence for people (sentence.go).
 //
+// # Axes
+//
+// What nginx does not have stands around the pick: a peer has a place on each
+// [Axis], with since when and why, and each axis has one writer.
+//
+//	axis       values                                        writer
+//	admin      up drain down                                 SetAdmin, the configuration
+//	discovery  present                                       Update: one that is removed is not in its group
+//	passive    available unavailable ejected                 live traffic: failure.go, outlier.go
+//	active     none unknown healthy unhealthy                Judge, for stream/health
+//	role       any unknown primary replica standby           Judge; conflict: electLocked
+//	           lagging conflict
+//	capacity   free full                                     connections
+//
+// A peer is eligible if all of them allow it. judgeLocked works that out after
+// each change into balance.Peer.Withheld, so that a pick looks at one field. Two
+// rules look at the group as a whole: exactly_one gives the role to one of those
+// that claim it and leaves it there (electLocked), and in a panic, with too few
+// healthy peers, checks and ejections do not count; roles and the operator's word
+// always do. unknown is no sickness: a group that nobody has checked yet is in no
+// panic.
+//
+// The last 64 transitions of each peer are kept ([Group.History]), and whoever
+// [Group.Watch]es is told of each, so as to end sessions as on_state says.
+//
+// max_fails is nginx's, to the bit, and has its own way back; outlier detection
+// stands beside it. A peer that comes back on any of the axes begins its slow
+// start (stream/balance).
+//
 // Units: instants are clock.Time; failure windows compare whole seconds of it.
 // Byte and session counters only grow.
 //
 // Errors: [Resolve] and [NewGroup] return errors that name the server. Picking
 // fails by returning nil: no peer is eligible.
 //
-// Ownership: one mutex for each group guards the mutable fields of its peers
-// and their balance.Peer; it is taken to pick and to settle, never while bytes
-// move. Everything else in a Group and a Peer is immutable, except the
+// Ownership: one mutex for each group guards the mutable fields of its peers,
+// their axes and their balance.Peer; it is taken to pick and to settle, and with
+// outlier detection at a session's first byte, never while bytes move. Watch's
+// function is called with it held. Everything else in a Group and a Peer is immutable, except the
 // counters in stats.Peer and stats.Upstream, of which each worker writes its own.
 // Attempts belong to one session.
 //
-// It knows no descriptors, sessions or probes. Names are resolved only by
+// It knows no descriptors, sessions or probes: verdicts come in words. Names are resolved only by
 // Resolve, at start, off the workers.
 package upstream

@@ -21,7 +21,7 @@ const (
 // (ngx_stream_upstream_notify_round_robin_peer), took after the pick.
 func (g *Group) Connected(p *Peer, took time.Duration, now clock.Time) {
 	g.mu.Lock()
-	p.succeedLocked()
+	g.succeedLocked(p, now)
 	if t := g.trackerLocked(p); t != nil {
 		t.Connected(&p.balance, millis(took), balance.Millis(now.Millis()))
 	}
@@ -29,16 +29,22 @@ func (g *Group) Connected(p *Peer, took time.Duration, now clock.Time) {
 }
 
 // WantsFirstByte reports whether FirstByte does anything.
-func (g *Group) WantsFirstByte() bool { return g.shape.Load().timed[primary] != nil }
+func (g *Group) WantsFirstByte() bool {
+	sh := g.shape.Load()
+	return sh.timed[primary] != nil || sh.rules.outlier != nil
+}
 
 // trackerLocked returns the method of the peer's tier if it follows sessions,
 // else nil.
 func (g *Group) trackerLocked(p *Peer) balance.Tracker { return g.shape.Load().timed[p.tier] }
 
-// FirstByte notes that the peer's first byte, or its end of input without one,
-// came took after the pick.
-func (g *Group) FirstByte(p *Peer, took time.Duration, now clock.Time) {
+// FirstByte notes that the peer's first byte, or if it has not spoken its end of
+// input without one, came took after the pick.
+func (g *Group) FirstByte(p *Peer, spoke bool, took time.Duration, now clock.Time) {
 	g.mu.Lock()
+	if spoke {
+		g.observeLocked(p, true, now)
+	}
 	if t := g.trackerLocked(p); t != nil {
 		t.FirstByte(&p.balance, millis(took), balance.Millis(now.Millis()))
 	}
@@ -49,6 +55,7 @@ func (g *Group) FirstByte(p *Peer, took time.Duration, now clock.Time) {
 // pick. Its failures are forgiven at Release only, as in nginx.
 func (g *Group) Answered(p *Peer, took time.Duration, now clock.Time) {
 	g.mu.Lock()
+	g.observeLocked(p, true, now)
 	if t := g.trackerLocked(p); t != nil {
 		t.Connected(&p.balance, 0, balance.Millis(now.Millis()))
 		t.FirstByte(&p.balance, millis(took), balance.Millis(now.Millis()))
@@ -61,7 +68,18 @@ func (g *Group) Answered(p *Peer, took time.Duration, now clock.Time) {
 type Took struct {
 	Connect, FirstByte time.Duration
 	Whole              time.Duration // until now
+	Word               Word
 }
+
+// Word is what came from the peer in a session, for outlier detection.
+type Word uint8
+
+// What can come.
+const (
+	NotKnown Word = iota // or noted before, by FirstByte or Answered
+	NoNeed               // nothing, and it was not the peer that ended the session
+	Broke                // nothing but the end, or a reset
+)
 
 // Release gives p back (ngx_stream_upstream_free_round_robin_peer_locked).
 func (g *Group) Release(p *Peer, o Outcome, took Took, now clock.Time) {
@@ -100,17 +118,24 @@ func (g *Group) ExplainFailure(p *Peer, o Outcome, took Took, now clock.Time) *F
 }
 
 func (g *Group) releaseLocked(p *Peer, o Outcome, took Took, now clock.Time) {
-	p.balance.Conns--
+	g.vacateLocked(p, now)
 	if o == Failed {
 		p.failures++
+	}
+	switch {
+	case o == Failed, took.Word == Broke:
+		g.observeLocked(p, false, now)
+	case took.Word == NoNeed:
+		g.observeLocked(p, true, now)
 	}
 	switch {
 	case g.shape.Load().single:
 		p.balance.Fails = 0
 	case o == Failed:
 		p.failLocked(balance.Seconds(now.Seconds()))
+		g.passiveLocked(p, "max_fails failures within fail_timeout", now)
 	default:
-		p.succeedLocked()
+		g.succeedLocked(p, now)
 	}
 	if t := g.trackerLocked(p); t != nil {
 		times := balance.Times{balance.Connect: millis(took.Connect), balance.FirstByte: millis(took.FirstByte), balance.LastByte: millis(took.Whole)}
@@ -150,8 +175,25 @@ func (p *Peer) failLocked(now balance.Seconds) {
 // fail_timeout after the last of them; that pick has moved Checked past
 // Accessed. The condition looks at the peer and not at the session, so an old
 // session that ends while a probe is still connecting forgives too.
-func (p *Peer) succeedLocked() {
-	if p.balance.Accessed < p.balance.Checked {
-		p.balance.Fails = 0
+func (g *Group) succeedLocked(p *Peer, now clock.Time) {
+	if b := &p.balance; b.Accessed < b.Checked && b.Fails > 0 {
+		b.Fails = 0
+		g.passiveLocked(p, "a session on trial has connected", now)
 	}
+}
+
+// passiveLocked notes where live traffic has left a peer. One that comes back
+// begins its slow start.
+func (g *Group) passiveLocked(p *Peer, cause string, now clock.Time) {
+	b, value := &p.balance, Available
+	switch {
+	case p.ejected:
+		value = Ejected
+	case b.MaxFails > 0 && b.Fails >= b.MaxFails:
+		value = OutOfUse
+	}
+	if was := p.axes[AxisPassive].Value; was == OutOfUse && value == Available {
+		g.chillLocked(p, now)
+	}
+	g.turnLocked(p, AxisPassive, value, cause, now)
 }

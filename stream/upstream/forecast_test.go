@@ -34,7 +34,7 @@ func TestForecastComesTrue(t *testing.T) {
 					s.Weight, s.MaxConns, s.Backup = 1+r.IntN(5), r.IntN(4), i > 3
 					peers = append(peers, newPeer(&s, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Address.Port), 1))
 				}
-				g, err := NewGroup(&u, peers, seed)
+				g, err := NewGroup(&u, peers, 1, seed)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -43,7 +43,7 @@ func TestForecastComesTrue(t *testing.T) {
 				for n := range 1000 {
 					now = now.Add(time.Duration(r.IntN(1500)) * time.Millisecond)
 					if r.IntN(20) == 0 {
-						g.SetAdmin(peers[r.IntN(6)], balance.Admin(r.IntN(3)))
+						g.SetAdmin(peers[r.IntN(6)], balance.Admin(r.IntN(3)), "test", clock.Now())
 					}
 					if r.IntN(150) == 0 {
 						if err := g.SetWeight(peers[r.IntN(6)], 1+r.IntN(9)); err != nil {
@@ -72,7 +72,7 @@ func TestForecastComesTrue(t *testing.T) {
 					default:
 						took := time.Duration(r.IntN(100)) * time.Millisecond
 						g.Connected(got, took, now)
-						g.FirstByte(got, took, now)
+						g.FirstByte(got, true, took, now)
 						held = append(held, got)
 					}
 					for len(held) > r.IntN(8) {

@@ -31,8 +31,13 @@ type Group struct {
 	shape  atomic.Pointer[shape]             // written under mu
 	stats  atomic.Pointer[[]*stats.Upstream] // one for each worker, written by that worker only; grows
 
-	mu      sync.Mutex // guards the peers' balance, and what the methods keep
-	orphans []*Peer    // guarded by mu: of an earlier process's sessions, not in the configuration
+	watch func(Event) // set before anybody else has the group; nil = nobody watches
+
+	mu        sync.Mutex     // guards the peers' balance and axes, and what the methods keep
+	orphans   []*Peer        // guarded by mu: of an earlier process's sessions, not in the configuration
+	coldUntil balance.Millis // guarded by mu: the end of the last slow start; 0 = no peer is in one
+	verdicts  verdicts       // guarded by mu
+	outliers  outliers       // guarded by mu
 }
 
 // shape is what the configuration makes of a group: immutable, and replaced as a
@@ -40,7 +45,8 @@ type Group struct {
 type shape struct {
 	balance    conf.Balance
 	congestion string // TCP_CONGESTION of the sockets to the peers; "" = the system's
-	single     bool   // one primary peer and no backup
+	rules      rules
+	single     bool // one primary peer and no backup
 	key        []keyPart
 	keyed      bool
 	peers      [tiers][]*Peer
@@ -50,21 +56,22 @@ type shape struct {
 }
 
 // NewGroup returns the run-time group of a configured upstream whose servers
-// were resolved to peers. The methods that draw lots draw the same ones for the
-// same seed.
-func NewGroup(u *conf.Upstream, peers []*Peer, seed uint64) (*Group, error) {
+// were resolved to peers, for that many workers. The methods that draw lots draw
+// the same ones for the same seed.
+func NewGroup(u *conf.Upstream, peers []*Peer, workers int, seed uint64) (*Group, error) {
 	g := &Group{Name: u.Name, seed: seed}
 	sh, err := newShape(u, peers, seed)
 	if err != nil {
 		return nil, err
 	}
+	g.growStats(workers)
 	g.adopt(sh)
 	return g, nil
 }
 
 // newShape sorts peers into tiers and makes their methods.
 func newShape(u *conf.Upstream, peers []*Peer, seed uint64) (*shape, error) {
-	sh := &shape{balance: u.Balance, congestion: u.Congestion}
+	sh := &shape{balance: u.Balance, congestion: u.Congestion, rules: rulesOf(u)}
 	for _, p := range peers {
 		tier := primary
 		if p.Backup {
@@ -72,7 +79,7 @@ func newShape(u *conf.Upstream, peers []*Peer, seed uint64) (*shape, error) {
 		}
 		sh.peers[tier] = append(sh.peers[tier], p)
 	}
-	if len(sh.peers[primary]) == 0 {
+	if len(sh.peers[primary]) == 0 && !u.Dynamic() {
 		return nil, fmt.Errorf("build upstream %q: it has no primary server", u.Name)
 	}
 	sh.single = len(sh.peers[primary]) == 1 && len(sh.peers[backup]) == 0
@@ -106,18 +113,22 @@ func newShape(u *conf.Upstream, peers []*Peer, seed uint64) (*shape, error) {
 // adopt makes sh the group's shape. Preconditions: mu is held, or nobody else
 // has the group.
 func (g *Group) adopt(sh *shape) {
-	usable := 0
+	usable, now := 0, clock.Now()
+	g.shape.Store(sh)
 	for tier, peers := range sh.peers {
 		for _, p := range peers {
 			p.tier = tier
+			if p.axes[AxisActive].Value == "" { // it is new
+				p.axes[AxisActive].Value = sh.rules.begin
+				g.chillLocked(p, now)
+			}
 			if p.balance.Admin != balance.Down {
 				usable++
 			}
 		}
 	}
 	g.usable.Store(int32(usable))
-	g.growStats(len(*sh.peers[primary][0].stats.Load()))
-	g.shape.Store(sh)
+	g.judgeLocked(now)
 }
 
 // Stats returns the counters that a worker writes.
@@ -240,7 +251,7 @@ func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 	if sh := g.shape.Load(); sh != a.shape {
 		a.aim(sh) // the configuration has changed between two attempts
 	}
-	p := a.pickLocked(balance.Millis(now.Millis()), d)
+	p := g.pickLocked(a, balance.Millis(now.Millis()), d)
 	g.mu.Unlock()
 	if p != nil {
 		a.tried = append(a.tried, p)
@@ -248,29 +259,45 @@ func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 	return p
 }
 
-func (a *Attempts) pickLocked(now balance.Millis, d *Decision) *Peer {
+// occupyLocked counts a connection on a peer.
+func (g *Group) occupyLocked(p *Peer, now balance.Millis) {
+	p.balance.Conns++
+	if p.balance.MaxConns > 0 && p.balance.Conns == p.balance.MaxConns {
+		g.turnLocked(p, AxisCapacity, AtMaxConns, "max_conns", clock.AtMillis(int64(now)))
+	}
+}
+
+// vacateLocked takes a connection from it.
+func (g *Group) vacateLocked(p *Peer, now clock.Time) {
+	p.balance.Conns--
+	if p.balance.MaxConns > 0 && p.balance.Conns == p.balance.MaxConns-1 {
+		g.turnLocked(p, AxisCapacity, Free, "", now)
+	}
+}
+
+func (g *Group) pickLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
 	sh := a.shape
 	if sh.single {
-		return sh.pickSingleLocked(a, now, d)
+		return g.pickSingleLocked(a, now, d)
 	}
 	if d != nil && a.tier == backup {
 		d.addPrimaries(a, now.Seconds())
 	}
-	i := a.pickInTierLocked(now, d)
+	i := g.pickInTierLocked(a, now, d)
 	if i < 0 && a.tier == primary && len(sh.peers[backup]) > 0 {
 		// The session moves to the backup tier for good. The tried bits now
 		// speak of that tier's peers, and a search begins anew.
 		a.tier = backup
 		a.selection.Reset()
 		a.markTried()
-		i = a.pickInTierLocked(now, d)
+		i = g.pickInTierLocked(a, now, d)
 	}
 	if i < 0 {
 		return nil
 	}
 	p := sh.peers[a.tier][i]
 	a.selection.MarkTried(i)
-	p.balance.Conns++
+	g.occupyLocked(p, now)
 	if now.Seconds()-p.balance.Checked > p.balance.FailTimeout {
 		// From now on others keep skipping an unavailable peer: this session
 		// is its one probe for the next fail_timeout.
@@ -282,7 +309,52 @@ func (a *Attempts) pickLocked(now balance.Millis, d *Decision) *Peer {
 	return p
 }
 
-func (a *Attempts) pickInTierLocked(now balance.Millis, d *Decision) int {
+// pickInTierLocked picks among the peers of the session's tier, without those
+// that slow start lets sit this one out if that leaves somebody.
+func (g *Group) pickInTierLocked(a *Attempts, now balance.Millis, d *Decision) int {
+	if len(a.shape.peers[a.tier]) == 0 {
+		return -1
+	}
+	if g.coldUntil == 0 || !g.restLocked(a, now) {
+		return a.searchLocked(now, d)
+	}
+	before, said := a.selection, d.length()
+	i := a.searchLocked(now, d)
+	if i < 0 {
+		balance.Wake(a.shape.state[a.tier])
+		a.selection = before
+		d.cut(said)
+		i = a.searchLocked(now, d)
+	}
+	return i
+}
+
+// restLocked has the peers of the session's tier that are in slow start sit out
+// a pick, and reports whether there are any.
+func (g *Group) restLocked(a *Attempts, now balance.Millis) bool {
+	if now < g.coldUntil {
+		return balance.Rest(a.shape.methods[a.tier], a.shape.state[a.tier], now)
+	}
+	for tier, m := range a.shape.methods {
+		if m != nil {
+			balance.Rest(m, a.shape.state[tier], now)
+		}
+	}
+	g.coldUntil = 0
+	return false
+}
+
+// chillLocked begins a peer's slow start.
+func (g *Group) chillLocked(p *Peer, now clock.Time) {
+	b := &p.balance
+	if b.SlowStart == 0 {
+		return
+	}
+	b.Cold = balance.Millis(now.Millis())
+	g.coldUntil = max(g.coldUntil, b.Cold+b.SlowStart)
+}
+
+func (a *Attempts) searchLocked(now balance.Millis, d *Decision) int {
 	sh := a.shape
 	if d == nil {
 		return sh.methods[a.tier].Pick(&a.selection, now)
@@ -293,10 +365,12 @@ func (a *Attempts) pickInTierLocked(now balance.Millis, d *Decision) int {
 }
 
 // pickSingleLocked picks the only peer. It has nobody to hand its sessions to,
-// so failures never count against it; only the operator's limits do.
-func (sh *shape) pickSingleLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
+// so failures never count against it; only the operator's limits and the verdicts
+// of checks do.
+func (g *Group) pickSingleLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
+	sh := a.shape
 	p := sh.peers[primary][0]
-	ok := p.balance.Admin == balance.Up && !p.balance.Full()
+	ok := p.balance.Admin == balance.Up && p.balance.Withheld == balance.Eligible && !p.balance.Full()
 	if d != nil {
 		e := balance.Inspect(sh.state[primary], &a.selection, now.Seconds())
 		e.By = onlyServer
@@ -308,18 +382,21 @@ func (sh *shape) pickSingleLocked(a *Attempts, now balance.Millis, d *Decision) 
 	if !ok {
 		return nil
 	}
-	p.balance.Conns++
+	g.occupyLocked(p, now)
 	if t := sh.timed[primary]; t != nil {
 		t.Picked(&p.balance, now)
 	}
 	return p
 }
 
-// SetAdmin changes the operator's word on a peer. Sessions that run are left
-// alone.
-func (g *Group) SetAdmin(p *Peer, a balance.Admin) {
+// SetAdmin changes the operator's word on a peer, for that cause. What becomes of
+// its sessions is for whoever watches the group to see to.
+func (g *Group) SetAdmin(p *Peer, a balance.Admin, cause string, now clock.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if p.balance.Admin == a {
+		return
+	}
 	switch was := p.balance.Admin; {
 	case was == balance.Down && a != balance.Down:
 		g.usable.Add(1)
@@ -327,7 +404,11 @@ func (g *Group) SetAdmin(p *Peer, a balance.Admin) {
 		g.usable.Add(-1)
 	}
 	p.balance.Admin = a
-	p.down.Store(a == balance.Down)
+	g.turnLocked(p, AxisAdmin, a.String(), cause, now)
+	if a == balance.Up {
+		g.chillLocked(p, now)
+	}
+	g.judgeLocked(now)
 }
 
 // SetWeight changes a peer's weight until the configuration's changes. The
@@ -372,11 +453,11 @@ func (g *Group) Snapshot(out []Snapshot, now clock.Time) []Snapshot {
 			at := len(out)
 			g.mu.Lock()
 			for _, p := range some {
-				out = append(out, Snapshot{Balance: p.balance, Failures: p.failures})
+				out = append(out, Snapshot{Balance: p.balance, Failures: p.failures, Axes: p.axes, Turns: p.turns, Verdict: p.left(), Ejections: p.ejections, EjectedUntil: p.ejectedUntil})
 			}
 			g.mu.Unlock()
 			for i, p := range some {
-				out[at+i].complete(p, sh.single, balance.Seconds(now.Seconds()))
+				out[at+i].complete(p, sh.single, now)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func newTestGroup(tb testing.TB, peers int, edit func(i int, s *conf.Server)) *G
 		}
 		list = append(list, newPeer(&s, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Address.Port), 1))
 	}
-	g, err := NewGroup(&u, list, 1)
+	g, err := NewGroup(&u, list, 1, 1)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/weirlb/weir/conf"
@@ -37,6 +38,7 @@ func (g *Group) Find(r handover.PeerRef, workers int) *Peer {
 	p := newPeer(&s, addr, workers)
 	p.addrString = r.Addr
 	p.removed.Store(true)
+	p.forsaken.Store(true)
 	g.orphans = append(g.orphans, p)
 	return p
 }
@@ -45,7 +47,7 @@ func (g *Group) Find(r handover.PeerRef, workers int) *Peer {
 // max_conns say.
 func (g *Group) Hold(p *Peer) {
 	g.mu.Lock()
-	p.balance.Conns++
+	g.occupyLocked(p, balance.Millis(clock.Now().Millis()))
 	g.mu.Unlock()
 }
 
@@ -69,6 +71,15 @@ func (g *Group) Export(now clock.Time) []handover.PeerState {
 		}
 		for i, t := range b.Average {
 			st.Average[i] = int64(t)
+		}
+		st.Active, st.Role, st.Verdict = p.axes[AxisActive].Value, p.role, p.axes[AxisActive].Cause
+		st.Incumbent = p == g.verdicts.incumbent
+		st.Ejections = p.ejections
+		if p.ejected {
+			st.EjectedFor = p.ejectedUntil.Sub(now)
+		}
+		if b.Warmth(balance.Millis(now.Millis())) < 1 {
+			st.Cold = now.Sub(clock.AtMillis(int64(b.Cold)))
 		}
 		out = append(out, st)
 	}
@@ -99,11 +110,44 @@ func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 		}
 		if a := balance.Admin(st.Admin); !p.configured.down && a <= balance.Down && a != b.Admin {
 			b.Admin = a
-			p.down.Store(a == balance.Down)
+			g.turnLocked(p, AxisAdmin, a.String(), beforeUpgrade, now)
 			if a == balance.Down {
 				g.usable.Add(-1)
 			}
 		}
+		g.importVerdictsLocked(p, st, now)
 		return
+	}
+}
+
+// beforeUpgrade is the cause of what another process has handed over.
+const beforeUpgrade = "so before the upgrade"
+
+// importVerdictsLocked takes over what checks and live traffic had shown of a
+// peer, so that an upgrade leaves no gap in which nobody is known to be well.
+func (g *Group) importVerdictsLocked(p *Peer, st *handover.PeerState, now clock.Time) {
+	r := &g.shape.Load().rules
+	if r.checked && slices.Contains([]string{Healthy, Unhealthy}, st.Active) && slices.Contains(AxisRole.Values(), st.Role) {
+		p.role = st.Role
+		g.turnLocked(p, AxisActive, st.Active, st.Verdict, now)
+		g.turnLocked(p, AxisRole, st.Role, st.Verdict, now)
+	}
+	if st.Incumbent && r.exactlyOne {
+		g.verdicts.incumbent, g.verdicts.epoch = p, max(g.verdicts.epoch, 1)
+	}
+	if r.outlier != nil {
+		p.ejections = max(st.Ejections, 0)
+		if st.EjectedFor > 0 {
+			p.ejected, p.ejectedUntil = true, now.Add(st.EjectedFor)
+		}
+	}
+	g.passiveLocked(p, beforeUpgrade, now)
+	g.judgeLocked(now)
+	// It has come back for this process only.
+	b := &p.balance
+	b.Cold = 0
+	if st.Cold > 0 && b.SlowStart > 0 {
+		b.Cold = balance.Millis(now.Add(-st.Cold).Millis())
+		g.coldUntil = max(g.coldUntil, b.Cold+b.SlowStart)
 	}
 }

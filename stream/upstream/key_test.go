@@ -21,7 +21,7 @@ func newKeyedGroup(tb testing.TB, edit func(*conf.Balance)) *Group {
 		s := conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(i + 1)})
 		peers = append(peers, newPeer(&s, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Address.Port), 1))
 	}
-	g, err := NewGroup(&u, peers, 1)
+	g, err := NewGroup(&u, peers, 1, 1)
 	if err != nil {
 		tb.Fatal(err)
 	}

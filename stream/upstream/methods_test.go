@@ -28,7 +28,7 @@ func newMethodGroup(t *testing.T, method string, edit func(i int, s *conf.Server
 		}
 		peers = append(peers, newPeer(&s, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Address.Port), 1))
 	}
-	g, err := NewGroup(&u, peers, 1)
+	g, err := NewGroup(&u, peers, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +137,8 @@ func TestAdmin(t *testing.T) {
 		state State
 		tries int
 	}{{balance.Drain, Draining, 3}, {balance.Down, Down, 2}, {balance.Down, Down, 2}, {balance.Up, Up, 3}} {
-		g.SetAdmin(p, c.admin)
-		if got := g.Snapshot(nil, now)[0].State; got != c.state || tries() != c.tries || p.IsDown() != (c.admin == balance.Down) {
+		g.SetAdmin(p, c.admin, "test", now)
+		if got := g.Snapshot(nil, now)[0].State; got != c.state || tries() != c.tries || p.IsForsaken() != (c.admin == balance.Down) {
 			t.Errorf("%v: state %v, %d tries", c.admin, got, tries())
 		}
 		for client := range 10 {

@@ -33,7 +33,7 @@ func tell(t *testing.T, b conf.Balance, servers ...conf.Server) *told {
 		}
 		peers = append(peers, newPeer(s, netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), s.Address.Port), 1))
 	}
-	g, err := NewGroup(&u, peers, 1)
+	g, err := NewGroup(&u, peers, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

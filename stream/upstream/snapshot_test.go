@@ -20,7 +20,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	g, err := NewGroup(&u, peers, 1)
+	g, err := NewGroup(&u, peers, 1, 1)
 	if err != nil {
 		b.Fatal(err)
 	}

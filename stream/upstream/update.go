@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/internal/clock"
 )
 
 // identity is what makes a peer the same one under another configuration. Of
@@ -39,16 +40,17 @@ type Plan struct {
 	Downed         []*Peer         // of these, whom the operator has set down now
 	shape          *shape          // of the resolved peers
 	stays          map[*Peer]*Peer // resolved -> the group's own
+	workers        int
 }
 
-// Plan compares the group with a configuration whose servers were resolved, and
-// changes nothing.
-func (g *Group) Plan(u *conf.Upstream, peers []*Peer) (*Plan, error) {
+// Plan compares the group with a configuration whose servers were resolved for
+// that many workers, and changes nothing.
+func (g *Group) Plan(u *conf.Upstream, peers []*Peer, workers int) (*Plan, error) {
 	sh, err := newShape(u, peers, g.seed)
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{shape: sh, stays: map[*Peer]*Peer{}}
+	plan := &Plan{shape: sh, stays: map[*Peer]*Peer{}, workers: workers}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	old := maps.Collect(numbered(g.Peers()))
@@ -83,7 +85,7 @@ func (g *Group) Plan(u *conf.Upstream, peers []*Peer) (*Plan, error) {
 func (g *Group) Update(plan *Plan) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	was, is := g.shape.Load(), plan.shape
+	was, is, now := g.shape.Load(), plan.shape, clock.Now()
 	same := sameBalance(&was.balance, &is.balance) && len(plan.Added)+len(plan.Removed) == 0
 	total := 0
 	for tier := range is.peers {
@@ -94,7 +96,7 @@ func (g *Group) Update(plan *Plan) {
 				continue
 			}
 			same = same && p.configured.weight == fresh.configured.weight && was.peers[tier][min(i, len(was.peers[tier])-1)] == p
-			p.configure(fresh)
+			g.configureLocked(p, fresh, &was.rules, &is.rules, now)
 			// The methods were made with the fresh peers, off the lock, and keep
 			// this slice. What they have worked out is of weights and addresses.
 			is.peers[tier][i], is.state[tier][i] = p, &p.balance
@@ -118,9 +120,15 @@ func (g *Group) Update(plan *Plan) {
 	}
 	for _, p := range plan.Removed {
 		p.removed.Store(true)
+		p.forsaken.Store(is.rules.onState.Removed != conf.Keep)
 	}
+	g.growStats(plan.workers)
 	g.adopt(is)
 }
+
+// noLonger is the cause of what follows from checks that a configuration has
+// taken away.
+const noLonger = "no longer in the configuration"
 
 func sameBalance(a, b *conf.Balance) bool {
 	x, y := *a, *b
@@ -134,22 +142,40 @@ func equalButKey(a, b conf.Balance) bool {
 		a.HalfLife == b.HalfLife && a.Failback == b.Failback
 }
 
-// configure takes over another's settings. Preconditions: the group's mu is
+// configureLocked has a peer take over another's settings. Preconditions: mu is
 // held.
-func (p *Peer) configure(from *Peer) {
+func (g *Group) configureLocked(p, from *Peer, was, is *rules, now clock.Time) {
 	b := &p.balance
 	if from.configured.weight != p.configured.weight {
 		b.Effective = b.Effective * from.configured.weight / p.configured.weight
 	}
-	b.Weight, b.MaxFails, b.FailTimeout, b.MaxConns = from.balance.Weight, from.balance.MaxFails, from.balance.FailTimeout, from.balance.MaxConns
+	b.Weight, b.MaxFails, b.FailTimeout, b.MaxConns, b.SlowStart = from.balance.Weight, from.balance.MaxFails, from.balance.FailTimeout, from.balance.MaxConns, from.balance.SlowStart
 	if from.configured.down != p.configured.down {
 		// The file's word has changed, so it is the later one.
 		b.Admin = balance.Up
 		if from.configured.down {
 			b.Admin = balance.Down
 		}
-		p.down.Store(from.configured.down)
+		g.turnLocked(p, AxisAdmin, b.Admin.String(), inConfiguration, now)
 	}
+	switch {
+	case is.checked && !was.checked:
+		// It stays in use until the first verdict.
+		g.turnLocked(p, AxisActive, Healthy, "in use before it was checked", now)
+	case !is.checked && was.checked:
+		p.role = AnyRole
+		g.turnLocked(p, AxisActive, Unchecked, noLonger, now)
+		g.turnLocked(p, AxisRole, AnyRole, noLonger, now)
+	}
+	if is.outlier == nil {
+		p.record = record{}
+	}
+	g.passiveLocked(p, inConfiguration, now)
+	capacity := Free
+	if b.Full() {
+		capacity = AtMaxConns
+	}
+	g.turnLocked(p, AxisCapacity, capacity, inConfiguration, now)
 	p.configured = from.configured
 	p.growStats(len(*from.stats.Load()))
 }

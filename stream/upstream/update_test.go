@@ -29,7 +29,7 @@ func mustUpdate(t *testing.T, g *Group, b conf.Balance, peers []*Peer) *Plan {
 	t.Helper()
 	u := conf.NewUpstream(g.Name)
 	u.Balance = b
-	plan, err := g.Plan(&u, peers)
+	plan, err := g.Plan(&u, peers, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func newUpdateGroup(t *testing.T, b conf.Balance, peers []*Peer) *Group {
 	t.Helper()
 	u := conf.NewUpstream("u")
 	u.Balance = b
-	g, err := NewGroup(&u, peers, 1)
+	g, err := NewGroup(&u, peers, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestUpdateAndAdmin(t *testing.T) {
 	g := newUpdateGroup(t, rr, list(nil, "a", "b"))
 	now := clock.Now()
 	state := func() balance.Admin { return g.Snapshot(nil, now)[0].Balance.Admin }
-	g.SetAdmin(g.Peers()[0], balance.Drain)
+	g.SetAdmin(g.Peers()[0], balance.Drain, "test", clock.Now())
 	mustUpdate(t, g, rr, list(nil, "a", "b"))
 	if state() != balance.Drain {
 		t.Errorf("a reload changed drain to %v", state())

@@ -38,6 +38,9 @@ func (t Time) Seconds() int64 { return int64(t) / int64(time.Second) }
 // Millis returns the whole milliseconds of t.
 func (t Time) Millis() int64 { return int64(t) / int64(time.Millisecond) }
 
+// AtMillis returns the instant of which Millis is ms.
+func AtMillis(ms int64) Time { return Time(ms) * Time(time.Millisecond) }
+
 // Add returns t moved by d.
 func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 

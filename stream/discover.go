@@ -1,0 +1,87 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// This file has the peers of an upstream follow what their names stand for, and
+// its file of servers.
+
+// rediscoverTimeout bounds the resolution of the names that are not followed, of
+// an upstream of which others are.
+const rediscoverTimeout = 30 * time.Second
+
+// peersOf makes the peers of an upstream, for that many workers, out of what is
+// known of its servers now.
+func (s *Server) peersOf(ctx context.Context, cfg *conf.Config, u *conf.Upstream, workers int) ([]*upstream.Peer, error) {
+	known := *u
+	if u.Dynamic() {
+		known.Servers = s.directory.Expand(ctx, &cfg.Resolver, u)
+	}
+	peers, err := upstream.Resolve(ctx, &known, workers, s.lookup)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLoops(cfg, &known, peers); err != nil {
+		return nil, err
+	}
+	return peers, nil
+}
+
+// rediscover has an upstream follow what its names and its file say now.
+func (s *Server) rediscover(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cfg == nil || s.draining {
+		return
+	}
+	u, g := s.cfg.Upstream(name), s.group(name)
+	if u == nil {
+		return // a reload has taken it away
+	}
+	if err := s.rediscoverLocked(u, g); err != nil {
+		s.logger.Error("the peers stay as they were", "upstream", name, "error", err)
+	}
+}
+
+func (s *Server) rediscoverLocked(u *conf.Upstream, g *upstream.Group) error {
+	ctx, cancel := context.WithTimeout(s.life, rediscoverTimeout)
+	defer cancel()
+	workers := len(s.counters)
+	peers, err := s.peersOf(ctx, s.cfg, u, workers)
+	if err != nil {
+		return err
+	}
+	plan, err := g.Plan(u, peers, workers)
+	if err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	if len(plan.Added)+len(plan.Removed)+len(plan.Changed) == 0 {
+		return nil
+	}
+	g.Update(plan)
+	var c Change
+	c.note(u, plan, u)
+	s.logger.Info("peers discovered", append([]any{"upstream", u.Name}, c.Peers()...)...)
+	s.removed(g, plan.Removed)
+	s.probe()
+	return nil
+}
+
+// removed sees to the sessions of peers that are no longer in their group.
+func (s *Server) removed(g *upstream.Group, peers []*upstream.Peer) {
+	now := clock.Now()
+	for _, p := range peers {
+		s.dismiss(&dismissal{
+			group: g, peer: p, fate: g.FateOfRemoved(), before: now, reason: stats.PeerRemoved,
+			off: func() bool { return false },
+		})
+	}
+}

@@ -1,0 +1,248 @@
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// This file has the consequences of what happens on the peers' axes: the log
+// says so, and the sessions of a peer that is no longer the right one are ended
+// as on_state says.
+
+// events are transitions on their way from whoever caused them, with a group's
+// mutex held, to the goroutine that sees to the consequences.
+type events struct {
+	mu   sync.Mutex
+	list []upstream.Event // guarded by mu
+	wake chan struct{}    // holds one
+}
+
+func (q *events) put(e upstream.Event) {
+	q.mu.Lock()
+	q.list = append(q.list, e)
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *events) take() []upstream.Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.list
+	q.list = nil
+	return list
+}
+
+// tickEvery is how often outlier detection looks at the time.
+const tickEvery = 100 * time.Millisecond
+
+// govern sees to the consequences of events until the server stops.
+func (s *Server) govern() {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-s.events.wake:
+			for _, e := range s.events.take() {
+				s.follow(e)
+			}
+		case <-tick.C:
+			s.reading.RLock()
+			groups := s.groups
+			s.reading.RUnlock()
+			for _, g := range groups {
+				if g.DetectsOutliers() {
+					g.Tick(clock.Now())
+				}
+			}
+		}
+	}
+}
+
+// follow sees to the consequences of one event.
+func (s *Server) follow(e upstream.Event) {
+	g := e.Group
+	if e.Alarm != upstream.NoAlarm {
+		s.alarm(e)
+		return
+	}
+	p := e.Peer
+	args := []any{"upstream", g.Name, "peer", p.Name, "address", p.String(), "axis", e.Axis.String(), "from", e.From, "to", e.To, "cause", e.Cause}
+	fate := g.Fate(e.Axis, e.To)
+	if fate == conf.CloseFate || fate == conf.DrainFate {
+		args = append(args, "sessions", fate.String())
+	}
+	if e.Axis != upstream.AxisAdmin { // else it was said already
+		s.logger.Log(context.Background(), levelOf(e), "peer turned", args...)
+	}
+	s.dismiss(&dismissal{
+		group: g, peer: p, fate: fate, before: e.At, reason: reasonOf(e.Axis, e.To),
+		// A demoted server is the wrong one for the sessions that it had then, also
+		// if it is the right one again; a sick one that has got well is not.
+		off: func() bool { return e.Axis != upstream.AxisRole && !g.Stands(p, e.Axis, e.To) },
+	})
+}
+
+func (s *Server) alarm(e upstream.Event) {
+	g := e.Group
+	switch e.Alarm {
+	case upstream.ConflictBegun:
+		s.logger.Error("several peers claim what only one may have: the one that has it keeps it", "upstream", g.Name, "keeps", g.State().Incumbent)
+	case upstream.ConflictEnded:
+		s.logger.Warn("one peer claims what only one may have", "upstream", g.Name, "has", g.State().Incumbent)
+	case upstream.Succession:
+		s.logger.Warn("another peer has what only one may have", "upstream", g.Name, "peer", e.Peer.Name, "address", e.Peer.String(), "epoch", g.State().Epoch)
+	case upstream.PanicBegun:
+		s.logger.Error("too few peers are healthy: all are used (panic_threshold)", "upstream", g.Name)
+	case upstream.PanicEnded:
+		s.logger.Warn("enough peers are healthy: only these are used", "upstream", g.Name)
+	}
+}
+
+// levelOf tells what an operator should look at from what is as it should be.
+func levelOf(e upstream.Event) slog.Level {
+	switch e.To {
+	case upstream.Unhealthy, upstream.Ejected, upstream.Conflict, upstream.OutOfUse:
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// reasonOf says why the sessions of a peer end that has come to that value.
+func reasonOf(a upstream.Axis, value string) stats.CloseReason {
+	switch {
+	case a == upstream.AxisAdmin:
+		return stats.PeerDrained
+	case value == upstream.Lagging:
+		return stats.PeerLagging
+	case a == upstream.AxisRole:
+		return stats.PeerStandby
+	}
+	return stats.PeerUnhealthy
+}
+
+// dismissal is the order to end sessions of a peer.
+type dismissal struct {
+	group  *upstream.Group
+	peer   *upstream.Peer
+	fate   conf.Fate
+	before clock.Time // sessions that were given to it later are not meant
+	reason stats.CloseReason
+	off    func() bool // the order no longer stands
+}
+
+// batchesPerSecond is how many times a second sessions are ended. At each they
+// are few enough that their clients do not come back all at once.
+const batchesPerSecond = 20
+
+// dismiss carries out a dismissal, aside.
+func (s *Server) dismiss(d *dismissal) {
+	if d.fate != conf.CloseFate && d.fate != conf.DrainFate {
+		return
+	}
+	s.aside.Go(func() {
+		ctx := s.life
+		if d.fate == conf.DrainFate && !s.waitToDrain(ctx) {
+			return
+		}
+		limiter := rate.NewLimiter(rate.Inf, 0)
+		batch := 1 << 10
+		if pace := d.group.Pace(); pace > 0 {
+			limiter, batch = s.limiterOf(d.group), max(int(pace/batchesPerSecond), 1)
+		}
+		ended := 0
+		for ctx.Err() == nil && !d.off() {
+			n, more := s.dismissSome(d, batch)
+			ended += n
+			if !more {
+				break
+			}
+			if limiter.Limit() != rate.Inf {
+				jitter := time.Duration(rand.Int64N(int64(time.Second) / batchesPerSecond / 2))
+				if limiter.WaitN(ctx, n) != nil || !sleep(ctx, jitter) {
+					break
+				}
+			}
+		}
+		if ended > 0 {
+			s.logger.Info("sessions ended", "upstream", d.group.Name, "peer", d.peer.Name, "address", d.peer.String(), "reason", d.reason.String(), "sessions", ended)
+		}
+	})
+}
+
+// waitToDrain waits for as long as sessions may take to end by themselves.
+func (s *Server) waitToDrain(ctx context.Context) bool {
+	s.reading.RLock()
+	patience := s.cfg.Worker.ShutdownTimeout
+	s.reading.RUnlock()
+	if patience == conf.Off {
+		return false // they have for ever
+	}
+	return sleep(ctx, patience)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// dismissSome ends at most so many sessions over all workers, and reports whether
+// there are more.
+func (s *Server) dismissSome(d *dismissal, most int) (n int, more bool) {
+	for _, w := range s.all() {
+		w.ask(func() {
+			ended, rest := w.tcp.Dismiss(d.peer, d.before, most-n, d.reason)
+			n += ended
+			more = more || rest
+		})
+	}
+	return n, more
+}
+
+// limiterOf returns what paces the dismissals of all peers of a group.
+func (s *Server) limiterOf(g *upstream.Group) *rate.Limiter {
+	s.pacing.mu.Lock()
+	defer s.pacing.mu.Unlock()
+	pace := rate.Limit(g.Pace())
+	l := s.pacing.of[g]
+	if l == nil || l.Limit() != pace {
+		l = rate.NewLimiter(pace, max(int(pace/batchesPerSecond), 1))
+		s.pacing.of[g] = l
+	}
+	return l
+}
+
+// keep forgets the limiters of other groups.
+func (p *pacing) keep(groups []*upstream.Group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.of, func(g *upstream.Group, _ *rate.Limiter) bool { return !slices.Contains(groups, g) })
+}
+
+// pacing holds the limiters of dismissals.
+type pacing struct {
+	mu sync.Mutex
+	of map[*upstream.Group]*rate.Limiter // guarded by mu
+}
