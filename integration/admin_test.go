@@ -164,8 +164,8 @@ func TestAdminCommandsThatLook(t *testing.T) {
 	}{
 		{[]string{"status"}, []string{"weir (devel), pid ", "1 now, 1 since the start", "tcp " + p.addr, "round_robin", "decisions are remembered, until", " garbage collections, "},
 			[]string{"bytes", "config", "ended", "leaving_workers", "listeners", "pid", "ready", "recording", "reloaded", "runtime", "sessions", "started", "upstreams", "uptime_seconds", "version", "workers"}},
-		{[]string{"peers"}, []string{"upstream u", "PEER", "a ", "b ", "up "}, []string{"peers"}},
-		{[]string{"peers", "u"}, []string{"upstream u"}, []string{"peers"}},
+		{[]string{"peers"}, []string{"upstream u", "PEER", "a ", "b ", "up "}, []string{"groups", "peers", "sources"}},
+		{[]string{"peers", "u"}, []string{"upstream u"}, []string{"groups", "peers", "sources"}},
 		{[]string{"sessions"}, []string{"CLIENT", number, "relaying"}, []string{"sessions", "total"}},
 		{[]string{"sessions", "--listener", "l", "--peer", "u/" + name, "--limit", "1"}, []string{number}, []string{"sessions", "total"}},
 		{[]string{"sessions", "--older", "1h"}, []string{"no such sessions"}, []string{"sessions", "total"}},

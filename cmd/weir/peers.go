@@ -106,8 +106,12 @@ func writePeers(w io.Writer, p *admin.Peers) {
 // axes are the columns of the second table.
 var axes = []string{"admin", "discovery", "passive", "active", "role", "capacity"}
 
-// plain are the values that nobody needs to be told of.
-var plain = map[string]bool{"up": true, "present": true, "available": true, "none": true, "any": true, "free": true}
+// plain are the values that nobody needs to be told of; well are those of a peer
+// against which nothing speaks.
+var (
+	plain = map[string]bool{"up": true, "present": true, "available": true, "none": true, "any": true, "free": true}
+	well  = map[string]bool{"healthy": true, "primary": true, "replica": true}
+)
 
 // writeAxes shows where peers stand on each axis, if there is something to be
 // seen.
@@ -120,12 +124,13 @@ func writeAxes(w io.Writer, peers []admin.Peer) {
 		line := []string{p.Name}
 		for _, axis := range axes {
 			a := p.Axes[axis]
-			line = append(line, a.Value+" "+ago(time.Since(a.Since).Seconds()))
 			if plain[a.Value] {
+				line = append(line, a.Value)
 				continue
 			}
 			telling = true
-			if a.Cause != "" {
+			line = append(line, a.Value+" "+ago(time.Since(a.Since).Seconds()))
+			if a.Cause != "" && !well[a.Value] {
 				why = append(why, fmt.Sprintf("%s is %s since %s: %s", p.Name, a.Value, a.Since.Local().Format("15:04:05.000"), a.Cause))
 			}
 		}
@@ -136,8 +141,17 @@ func writeAxes(w io.Writer, peers []admin.Peer) {
 	}
 	fmt.Fprintln(w)
 	t.write(w, "  ")
-	for _, line := range why {
-		fmt.Fprintln(w, "  "+line)
+	for _, text := range why {
+		writeNote(w, text)
+	}
+}
+
+// writeNote writes a sentence below a table.
+func writeNote(w io.Writer, text string) {
+	indent := "  "
+	for _, line := range wrap(text, textWidth-len(indent)-2) {
+		fmt.Fprintln(w, indent+line)
+		indent = "    "
 	}
 }
 
@@ -152,19 +166,19 @@ func writeSources(w io.Writer, sources []admin.Source) {
 		if s.Servers == 0 {
 			what = "no server is known of it"
 		}
-		fmt.Fprintf(w, "  %s does not answer since %s: %s; %s\n", s.Name, s.StaleSince.Local().Format("15:04:05.000"), s.Error, what)
+		writeNote(w, fmt.Sprintf("%s does not answer since %s: %s; %s", s.Name, s.StaleSince.Local().Format("15:04:05.000"), s.Error, what))
 	}
 }
 
 func writeGroup(w io.Writer, g admin.Group) {
 	if g.ExactlyOne && g.Incumbent != "" {
-		fmt.Fprintf(w, "  exactly one: %s has it, the %s so far\n", g.Incumbent, ordinal(g.Epoch))
+		writeNote(w, fmt.Sprintf("exactly one: %s has it, the %s so far", g.Incumbent, ordinal(g.Epoch)))
 	}
 	if g.Conflict {
-		fmt.Fprintf(w, "  CONFLICT: several servers claim what only one may have; %s keeps it\n", g.Incumbent)
+		writeNote(w, fmt.Sprintf("CONFLICT: several servers claim what only one may have; %s keeps it", g.Incumbent))
 	}
 	if g.Panic {
-		fmt.Fprintln(w, "  PANIC: too few servers are healthy, so all are used")
+		writeNote(w, "PANIC: too few servers are healthy, so all are used")
 	}
 }
 
