@@ -247,10 +247,7 @@ func (g *Group) Judge(p *Peer, v Verdict, now clock.Time) {
 		return // it has come late
 	}
 	g.turnLocked(p, AxisActive, v.Active, v.Cause, now)
-	p.role = v.Role
-	if !p.conflict {
-		g.turnLocked(p, AxisRole, v.Role, v.Cause, now)
-	}
+	p.role, p.roleCause = v.Role, v.Cause
 	g.judgeLocked(now)
 }
 
@@ -396,14 +393,15 @@ func (g *Group) electLocked(sh *shape, now clock.Time) {
 	}
 	for _, tier := range sh.peers {
 		for _, p := range tier {
-			conflict := sh.rules.exactlyOne && p != v.incumbent && p.claims()
-			switch {
-			case conflict && !p.conflict:
+			was := p.axes[AxisRole].Value
+			switch conflict := sh.rules.exactlyOne && p != v.incumbent && p.claims(); {
+			case conflict:
 				g.turnLocked(p, AxisRole, Conflict, v.incumbent.Name+" has the role, which only one may have", now)
-			case !conflict && p.conflict:
+			case was == Conflict && p.claims():
 				g.turnLocked(p, AxisRole, p.role, "no other claims the role", now)
+			default:
+				g.turnLocked(p, AxisRole, p.role, p.roleCause, now)
 			}
-			p.conflict = conflict
 		}
 	}
 	if is := len(claimants) > 1; is != v.conflict {

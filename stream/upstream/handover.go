@@ -128,9 +128,8 @@ const beforeUpgrade = "so before the upgrade"
 func (g *Group) importVerdictsLocked(p *Peer, st *handover.PeerState, now clock.Time) {
 	r := &g.shape.Load().rules
 	if r.checked && slices.Contains([]string{Healthy, Unhealthy}, st.Active) && slices.Contains(AxisRole.Values(), st.Role) {
-		p.role = st.Role
+		p.role, p.roleCause = st.Role, st.Verdict
 		g.turnLocked(p, AxisActive, st.Active, st.Verdict, now)
-		g.turnLocked(p, AxisRole, st.Role, st.Verdict, now)
 	}
 	if st.Incumbent && r.exactlyOne {
 		g.verdicts.incumbent, g.verdicts.epoch = p, max(g.verdicts.epoch, 1)

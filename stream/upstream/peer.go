@@ -37,7 +37,7 @@ type Peer struct {
 	turns      [Axes]uint64 // transitions since it came
 	history    transitions
 	role       string // what the checks say of its role; AxisRole may have Conflict instead
-	conflict   bool   // another peer has the role, see electLocked
+	roleCause  string // and why
 	record
 }
 

@@ -163,9 +163,8 @@ func (g *Group) configureLocked(p, from *Peer, was, is *rules, now clock.Time) {
 		// It stays in use until the first verdict.
 		g.turnLocked(p, AxisActive, Healthy, "in use before it was checked", now)
 	case !is.checked && was.checked:
-		p.role = AnyRole
+		p.role, p.roleCause = AnyRole, noLonger
 		g.turnLocked(p, AxisActive, Unchecked, noLonger, now)
-		g.turnLocked(p, AxisRole, AnyRole, noLonger, now)
 	}
 	if is.outlier == nil {
 		p.record = record{}
