@@ -17,7 +17,7 @@ const MaxUnixPath = 107
 // or the path of a unix socket. The zero Address is not valid.
 type Address struct {
 	Host string // IP literal or host name; "" for a unix socket
-	Port uint16 // never 0 in a file; a listener built by hand may use 0 for any free port
+	Port uint16 // 0 in a server that is a service; a listener built by hand may use 0 for any free port
 	Path string // of a unix socket; "" for a host and port
 }
 
@@ -56,10 +56,36 @@ func ParseServerAddress(text string) (Address, error) {
 	if err != nil {
 		return Address{}, err
 	}
-	if err := checkHost(host); err != nil {
+	if err := CheckHost(host); err != nil {
 		return Address{}, err
 	}
 	return Address{Host: host, Port: n}, nil
+}
+
+// ParseServiceName reads the label of a server block with service = true: the
+// name of SRV records, such as "_pg._tcp.example", whose answers have the hosts
+// and the ports (RFC 2782). The address has that name as its host and port 0.
+func ParseServiceName(text string) (Address, error) {
+	if text == "" {
+		return Address{}, errors.New(`the name is empty: write that of the SRV records, such as "_pg._tcp.example"`)
+	}
+	if strings.HasPrefix(text, "unix:") {
+		return Address{}, fmt.Errorf("%q is a unix socket and has no SRV records: remove service", text)
+	}
+	host, port, err := net.SplitHostPort(text)
+	if _, ipErr := netip.ParseAddr(strings.Trim(text, "[]")); ipErr == nil {
+		return Address{}, fmt.Errorf("%q is an address already: remove service, and write its port", text)
+	}
+	if _, ipErr := netip.ParseAddr(host); err == nil && ipErr == nil {
+		return Address{}, fmt.Errorf("%q is an address already: remove service", text)
+	}
+	if err == nil && CheckHost(host) == nil {
+		return Address{}, fmt.Errorf("the SRV records of a service say the port: write %q without %q", host, ":"+port)
+	}
+	if err := CheckHost(text); err != nil {
+		return Address{}, err
+	}
+	return Address{Host: text}, nil
 }
 
 // ParseListenAddress reads one entry of `listen`: "ip:port", "ip:first-last"
@@ -161,10 +187,10 @@ func parsePort(text string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// checkHost accepts IP literals and host names that a resolver could know
+// CheckHost accepts IP literals and host names that a resolver could know
 // (RFC 1123 letters, digits, hyphens and dots, plus the underscore that
 // service names use).
-func checkHost(host string) error {
+func CheckHost(host string) error {
 	if host == "" {
 		return errors.New(`the address has no host: write "127.0.0.1:5432" or "db.example:5432"`)
 	}

@@ -120,6 +120,123 @@ func TestParseListenAddress(t *testing.T) {
 	}
 }
 
+func TestParseServiceName(t *testing.T) {
+	for _, text := range []string{"_pg._tcp.example", "db.service.consul", "_pg._tcp.example."} {
+		a, err := conf.ParseServiceName(text)
+		if err != nil || a != (conf.Address{Host: text}) {
+			t.Errorf("ParseServiceName(%q) = %v, %v", text, a, err)
+		}
+		if s := (conf.Server{Address: a, Service: true}); s.Label() != text {
+			t.Errorf("the label of %q is %q", text, s.Label())
+		}
+	}
+	for text, want := range map[string]string{
+		"":                      `such as "_pg._tcp.example"`,
+		"_pg._tcp.example:5432": `write "_pg._tcp.example" without ":5432"`,
+		"10.0.0.1":              "write its port",
+		"[::1]":                 "write its port",
+		"::1":                   "write its port",
+		"10.0.0.1:80":           "remove service",
+		"[::1]:80":              "remove service",
+		"unix:/run/x":           "no SRV records",
+		"a b":                   "can't be part",
+	} {
+		if a, err := conf.ParseServiceName(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseServiceName(%q) = %v, %v, want an error with %q", text, a, err, want)
+		}
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	for text, want := range map[string]conf.Rate{"200/s": 200, "0.5/s": 0.5, "1000000000/s": conf.MaxRate, "0.001/s": 0.001} {
+		if got, err := conf.ParseRate(text); err != nil || got != want || conf.FormatRate(got) != text {
+			t.Errorf("ParseRate(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                             "not a rate",
+		"/s":                           "not a rate",
+		"off":                          "not a rate",
+		"-1/s":                         "not a rate",
+		"1e3/s":                        "not a rate",
+		"NaN/s":                        "not a rate",
+		"10MiB/s":                      "not a rate",
+		"1.2.3/s":                      "not a rate",
+		"0/s":                          `write "off"`,
+		"0":                            `write "off"`,
+		"200":                          `write "200/s"`,
+		"200 / s":                      `write "200/s"`,
+		"60/min":                       `write "1/s"`,
+		"1/h":                          `write "0.001/s"`,
+		"5/fortnight":                  `write "5/s"`,
+		"0.0001/s":                     `write "0.001/s" or more`,
+		"1000000001/s":                 "more than 1000000000/s",
+		strings.Repeat("9", 40) + "/s": "not a rate",
+	} {
+		if got, err := conf.ParseRate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseRate(%q) = %v, %v, want an error with %q", text, got, err, want)
+		}
+	}
+}
+
+func TestParsePercent(t *testing.T) {
+	for text, want := range map[string]float64{"30%": 0.3, "33.3%": 0.333, "0%": 0, "100%": 1, "7%": 0.07, "0.5%": 0.005, "5.%": 0.05} {
+		if got, err := conf.ParsePercent(text); err != nil || got != want {
+			t.Errorf("ParsePercent(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":      "not a percentage",
+		"%":     "not a percentage",
+		".%":    "not a percentage",
+		"-1%":   "not a percentage",
+		"1e1%":  "not a percentage",
+		"half":  "not a percentage",
+		"30":    `write "30%"`,
+		"0.3":   "0.3 without quotes",
+		"101%":  "more than all",
+		"300":   "more than all",
+		"30 %":  "not a percentage",
+		"Inf%":  "not a percentage",
+		"0x1p%": "not a percentage",
+	} {
+		if got, err := conf.ParsePercent(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParsePercent(%q) = %v, %v, want an error with %q", text, got, err, want)
+		}
+	}
+}
+
+// A profile is for something, and what it sets is a whole listener and whole
+// checks.
+func TestProfiles(t *testing.T) {
+	for _, p := range append(conf.Profiles(), conf.NoProfile) {
+		d := p.Defaults()
+		if !d.TCP && !d.UDP {
+			t.Errorf("profile %q is for no listener", p)
+		}
+		if d.ConnectTimeout <= 0 || d.HalfCloseTimeout <= 0 || d.DeadPeerTimeout <= 0 {
+			t.Errorf("profile %q leaves a session without a bound: %+v", p, d)
+		}
+		if d.Datagrams.IdleTimeout <= 0 {
+			t.Errorf("profile %q leaves UDP sessions for ever", p)
+		}
+		if d.IdleTimeout != conf.Off && d.IdleTimeout <= d.Keepalive {
+			t.Errorf("profile %q ends healthy sessions: idle_timeout %s, keepalive %s", p, d.IdleTimeout, d.Keepalive)
+		}
+		if d.TCPCheck != nil && !d.TCP || d.UDPCheck != nil && !d.UDP {
+			t.Errorf("profile %q has a check for nobody", p)
+		}
+		if p != conf.NoProfile && d.TCPCheck == nil && d.UDPCheck == nil && d.NoCheck == "" {
+			t.Errorf("profile %q does not say why it has no check", p)
+		}
+		for _, h := range []*conf.HealthCheck{d.TCPCheck, d.UDPCheck} {
+			if h != nil && (h.Kind == conf.CheckMySQL || h.User != "" || h.Role != conf.AnyRole || h.Timeout > h.Interval) {
+				t.Errorf("the check of profile %q needs what nobody has said: %+v", p, h)
+			}
+		}
+	}
+}
+
 func TestDefaultsAreValid(t *testing.T) {
 	c := conf.Default()
 	valid := map[conf.Variable]bool{}
@@ -155,6 +272,33 @@ func FuzzParseDuration(f *testing.F) {
 	})
 }
 
+// What parses is written as something that parses to the same.
+func FuzzParseRate(f *testing.F) {
+	for _, s := range []string{"200/s", "0.5/s", "60/m", "1e9/s", "0.001/s", "999999999.9/s", "off", "5", "1/fortnight"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := conf.ParseRate(text)
+		if err != nil {
+			return
+		}
+		if again, err := conf.ParseRate(conf.FormatRate(r)); r <= 0 || r > conf.MaxRate || err != nil || again != r {
+			t.Fatalf("%q is %v, written %q, which is %v, %v", text, r, conf.FormatRate(r), again, err)
+		}
+	})
+}
+
+func FuzzParsePercent(f *testing.F) {
+	for _, s := range []string{"30%", "0%", "100%", "33.3%", "0.3", "101%", "1e1%"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if r, err := conf.ParsePercent(text); err == nil && !(r >= 0 && r <= 1) {
+			t.Fatalf("%q is %v", text, r)
+		}
+	})
+}
+
 func FuzzParseAddress(f *testing.F) {
 	for _, s := range []string{"10.0.0.1:80", "[::1]:80", "db:80", "unix:/run/x", "0.0.0.0:80-90", "::1:80", "tcp://x:1", ""} {
 		f.Add(s)
@@ -164,6 +308,9 @@ func FuzzParseAddress(f *testing.F) {
 			if again, err := conf.ParseServerAddress(a.String()); err != nil || again != a {
 				t.Fatalf("%q is %+v, written %q, which is %+v, %v", text, a, a, again, err)
 			}
+		}
+		if a, err := conf.ParseServiceName(text); err == nil && (a.Host != text || a.Port != 0 || a.IsUnix()) {
+			t.Fatalf("%q is the service %+v", text, a)
 		}
 		list, err := conf.ParseListenAddress(text)
 		if err == nil && len(list) == 0 {

@@ -141,12 +141,20 @@ type Server struct {
 	Backup      bool
 	Down        bool
 	Resolve     bool // the name's addresses are followed
-	Service     bool // the name's SRV records are
+	Service     bool // the name's SRV records are; Address has no port
 
 	// Of a server that was discovered: the name that its address was found by, ""
 	// if none, and what it was discovered from, for people. Empty of one that stands
 	// in the configuration.
 	Host, Origin string
+}
+
+// Label returns the label of the server's block, as a file writes it.
+func (s *Server) Label() string {
+	if s.Service {
+		return s.Address.Host
+	}
+	return s.Address.String()
 }
 
 // Dynamic reports whether servers come and go while the process runs.

@@ -1,7 +1,9 @@
 package conf
 
 import (
+	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 )
 
@@ -65,6 +67,14 @@ type CheckTLSOptions struct {
 
 // StatusRange is a range of HTTP statuses, both ends included.
 type StatusRange struct{ From, To int }
+
+// String returns the range as a configuration writes it: "200" or "200-399".
+func (r StatusRange) String() string {
+	if r.From == r.To {
+		return strconv.Itoa(r.From)
+	}
+	return fmt.Sprintf("%d-%d", r.From, r.To)
+}
 
 // Step is one step of a send_expect or udp check: bytes to send, or what must
 // come. Exactly one field is set.

@@ -3,6 +3,8 @@ package conf
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,4 +104,73 @@ func FormatDuration(d time.Duration) string {
 		return fmt.Sprintf("%ds", d/time.Second)
 	}
 	return fmt.Sprintf("%dms", d/time.Millisecond)
+}
+
+// ParseRate reads a rate such as "200/s" or "0.5/s": events in a second. The
+// result is between 0.001 and MaxRate. It does not know "off".
+func ParseRate(text string) (Rate, error) {
+	const longest = 32 // far more than any rate needs
+	number, unit, found := strings.Cut(strings.TrimSpace(text), "/")
+	number, unit = strings.TrimSpace(number), strings.TrimSpace(unit)
+	n, err := strconv.ParseFloat(number, 64)
+	plain := number != "" && len(number) <= longest && strings.Trim(number, "0123456789.") == ""
+	switch {
+	case err != nil || !plain:
+		return 0, fmt.Errorf("%q is not a rate: write a number for each second, such as \"200/s\"", text)
+	case n == 0:
+		return 0, fmt.Errorf("%q is not a rate: write \"off\" for no limit, or a number for each second, such as \"200/s\"", text)
+	case n < minRate:
+		return 0, fmt.Errorf("%q is less than one in 1000 s: write \"%v/s\" or more", text, minRate)
+	case n > float64(MaxRate):
+		return 0, fmt.Errorf("%q is more than %s", text, FormatRate(MaxRate))
+	case !found:
+		return 0, fmt.Errorf("%q has no unit: write \"%s/s\"", text, number)
+	}
+	if unit == "s" && text == number+"/s" {
+		return Rate(n), nil
+	}
+	// What people write for the units.
+	for _, long := range []struct {
+		names   []string
+		seconds float64
+	}{{[]string{"s", "sec", "second"}, 1}, {[]string{"m", "min", "minute"}, 60}, {[]string{"h", "hr", "hour"}, 3600}} {
+		if slices.Contains(long.names, strings.ToLower(unit)) {
+			thousandths := math.Round(n / long.seconds * 1000)
+			return 0, fmt.Errorf("%q is not a rate: rates are for each second, write \"%v/s\"", text, max(thousandths/1000, minRate))
+		}
+	}
+	return 0, fmt.Errorf("%q has an unknown unit %q: write \"%s/s\"", text, unit, number)
+}
+
+// MaxRate is the highest rate that a configuration may hold.
+const MaxRate Rate = 1e9
+
+const minRate = 0.001
+
+// FormatRate writes a rate as ParseRate reads it, and 0 as "off".
+func FormatRate(r Rate) string {
+	if r == 0 {
+		return "off"
+	}
+	return strconv.FormatFloat(float64(r), 'f', -1, 64) + "/s"
+}
+
+// ParsePercent reads a percentage such as "30%" as the ratio that it is, from 0
+// to 1. The text of its error says what to write.
+func ParsePercent(text string) (float64, error) {
+	digits, isPercent := strings.CutSuffix(text, "%")
+	const longest = 32
+	number, err := strconv.ParseFloat(digits, 64)
+	switch {
+	case err != nil || len(digits) > longest || strings.Trim(digits, "0123456789.") != "":
+		return 0, fmt.Errorf("%q is not a percentage: write one from \"0%%\" to \"100%%\"", text)
+	case !isPercent && number <= 1:
+		return 0, fmt.Errorf("%q has no percent sign: write \"%s%%\" for percents, or %s without quotes for the ratio", text, digits, digits)
+	case !isPercent && number <= 100:
+		return 0, fmt.Errorf("%q has no percent sign: write \"%s%%\"", text, digits)
+	case number > 100:
+		return 0, fmt.Errorf("%q is more than all: write one from \"0%%\" to \"100%%\"", text)
+	}
+	// Not number/100: the ratio shall be the one that its digits say.
+	return strconv.ParseFloat(digits+"e-2", 64)
 }
