@@ -28,6 +28,7 @@ func (d *decoder) check(root *body, empty bool) {
 		d.users[l.Upstream] = append(d.users[l.Upstream], l)
 	}
 	d.checkUpstreams(root)
+	d.profiles()
 	d.checkDatagramServers()
 	d.checkAddresses()
 	d.checkAdmin()

@@ -1,9 +1,12 @@
 package hclfile
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
+	"path/filepath"
 	"regexp"
+	resyntax "regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,15 +33,22 @@ type decoder struct {
 	// attribute, that the walk over the words has complained about.
 	flawed, spoilt map[int]bool
 
+	// directory is where relative paths begin, and read reads a file.
+	directory string
+	read      func(path string) ([]byte, error)
+
 	workerConf      conf.Worker
 	logConf         conf.Log
 	adminConf       declaredAdmin
+	resolverConf    conf.Resolver
 	upstreams       []declaredUpstream
 	listeners       []declaredListener
 	listenAddresses int
 	maxSessionsAt   hcl.Range
 	// users holds the listeners of each upstream; set by check.
 	users map[string][]*declaredListener
+	// notes are for Result.Notes.
+	notes []string
 }
 
 // related is a second place that a diagnostic is about. It travels in
@@ -242,6 +252,8 @@ func (b *body) instead(name string, v cty.Value) string {
 			return example // the caller knows what zero means here
 		case a.kind == kindDuration:
 			return fmt.Sprintf("A duration is a string with a unit: %s = %q for seconds, %q for milliseconds.", name, number+"s", number+"ms")
+		case a.kind == kindRate:
+			return fmt.Sprintf("A rate is a string with a unit: %s = %q", name, number+"/s")
 		case a.kind == kindString:
 			return fmt.Sprintf("Write %s = %q", name, number)
 		case a.kind == kindBool && (number == "1" || number == "0"):
@@ -366,6 +378,10 @@ func (b *body) ratio(name string, into *float64) {
 		b.wrongType(name, "a number from 0 to 1", v, at)
 		return
 	}
+	b.ratioNumber(name, v, at, into)
+}
+
+func (b *body) ratioNumber(name string, v cty.Value, at hcl.Range, into *float64) {
 	n, _ := v.AsBigFloat().Float64()
 	ratio, isPercent := percent(v.AsBigFloat().Text('f', -1) + "%")
 	switch {
@@ -376,6 +392,103 @@ func (b *body) ratio(name string, into *float64) {
 	default:
 		*into = n
 	}
+}
+
+// percent reads a percentage, or the ratio that it is.
+func (b *body) percent(name string, zero zeroRule, into *float64) {
+	v, at, ok := b.value(name)
+	if !ok {
+		return
+	}
+	switch v.Type() {
+	case cty.Number:
+		b.ratioNumber(name, v, at, into)
+	case cty.String:
+		text := v.AsString()
+		ratio, err := conf.ParsePercent(text)
+		switch {
+		case err == nil:
+			*into = ratio
+		case zero == orOff && text == "off":
+			*into = 0
+		case zero == orOff && slices.Contains(wordsForOff, strings.ToLower(text)):
+			b.d.errorf(at, fmt.Sprintf("%s is not a percentage", name), `Write "off".`)
+		default:
+			b.d.errorf(at, fmt.Sprintf("%s is not a percentage", name), "%s.", sentence(err))
+		}
+	default:
+		b.wrongType(name, "a percentage", v, at)
+	}
+}
+
+// rate reads a number of events in a second, or "off" for no limit.
+func (b *body) rate(name string, into *conf.Rate) {
+	v, at, ok := b.value(name)
+	switch {
+	case !ok:
+	case v.Type() != cty.String:
+		b.wrongType(name, "a rate", v, at)
+	case v.AsString() == "off":
+		*into = 0
+	case slices.Contains(wordsForOff, strings.ToLower(v.AsString())):
+		b.d.errorf(at, fmt.Sprintf("%s is not a rate", name), `Write "off" for no limit.`)
+	default:
+		rate, err := conf.ParseRate(v.AsString())
+		if err != nil {
+			b.d.errorf(at, fmt.Sprintf("%s is not a rate", name), "%s.", sentence(err))
+			return
+		}
+		*into = rate
+	}
+}
+
+// pattern reads a regular expression.
+func (b *body) pattern(name string, into **regexp.Regexp) {
+	text, at, ok := b.text(name)
+	if !ok {
+		return
+	}
+	if text == "" {
+		b.d.errorf(at, name+" is empty", "It matches anything. Remove it, or write what shall be matched: %s = %s", name, b.schema.attr(name).example)
+		return
+	}
+	compiled, err := regexp.Compile(text)
+	var syntax *resyntax.Error
+	switch {
+	case err == nil:
+		*into = compiled
+	case errors.As(err, &syntax) && syntax.Code == resyntax.ErrInvalidPerlOp:
+		b.d.errorf(at, name+" is not a regular expression", "%q is not known: expressions are those of RE2, without look-around (https://github.com/google/re2/wiki/Syntax).", syntax.Expr)
+	case errors.As(err, &syntax):
+		b.d.errorf(at, name+" is not a regular expression", "%s: %q. A sign that stands for itself is written with two backslashes: \"\\\\+OK\".", sentence(errors.New(syntax.Code.String())), syntax.Expr)
+	default:
+		b.d.errorf(at, name+" is not a regular expression", "%s.", sentence(err))
+	}
+}
+
+// path reads the path of a file. A relative one is taken from the
+// configuration's directory, as by file(). It returns the path to read the file
+// by; into gets the absolute one.
+func (b *body) path(name string, into *string) (path string, at hcl.Range, ok bool) {
+	text, at, ok := b.text(name)
+	if !ok {
+		return "", at, false
+	}
+	if text == "" || strings.HasSuffix(text, "/") || strings.ContainsRune(text, 0) {
+		b.d.errorf(at, fmt.Sprintf("%s can't be %q", name, text), "It needs the path of a file, such as %s.", b.schema.attr(name).example)
+		return "", at, false
+	}
+	path = text
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(b.d.directory, path)
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil { // the working directory is gone
+		b.d.errorf(at, fmt.Sprintf("%s can't be %q", name, text), "Write an absolute path: %s.", sentence(err))
+		return "", at, false
+	}
+	*into = absolute
+	return path, at, true
 }
 
 // percent writes a percentage such as "10%" as the ratio that it is.
@@ -451,7 +564,7 @@ func (b *body) zero(name string, rule zeroRule, at hcl.Range) {
 	summary, example := fmt.Sprintf("%s can't be 0", name), b.schema.attr(name).example
 	switch rule {
 	case orOff:
-		b.d.errorf(at, summary, `Write "off" for no timeout, or a time such as %s.`, example)
+		b.d.errorf(at, summary, `Write "off" for none, or a time such as %s.`, example)
 	case orZero:
 		b.d.errorf(at, fmt.Sprintf("%s has no unit", name), `Write "0s".`)
 	default:

@@ -13,7 +13,8 @@
 // Words: every name in the file is held against the tables of the language,
 // once, however often a dynamic block repeats it (words.go). Values: what is
 // left is evaluated and decoded block by block (decoder.go; worker.go, log.go,
-// admin.go, upstream.go, listener.go and udp.go), then the blocks are held against each other
+// admin.go, discovery.go, upstream.go, server.go, health.go, onstate.go,
+// listener.go and udp.go), then the blocks are held against each other
 // (check.go) and, if all is well, against the habits of operators (lint.go).
 // A new block is one more file with its table and its decode function, and one
 // more entry in the table of the block it stands in.
@@ -31,6 +32,13 @@
 // A balancing method is an entry in the table of balance.go with its options;
 // what a method makes of the servers at hand is lint_balance.go, and other
 // programs' names for methods are foreign_balance.go.
+//
+// A kind of health check is an entry in the table of health.go with its
+// options, of which tls and step are blocks (healthtls.go, steps.go). What checks
+// do to servers is lint_health.go; other programs' words for all this are
+// foreign_health.go. A profile sets defaults before the file is heard
+// (profile.go): of its listener at once, of the listener's upstream when all
+// listeners are known.
 //
 // A listener is one for TCP or one for UDP, and each refuses what only the
 // other has: timeouts of connections, next_upstream and unix sockets there, the
@@ -53,8 +61,9 @@
 // Ownership: a Result is plain data and belongs to its caller; nothing here is
 // shared between calls, so any goroutine may load.
 //
-// The package opens the file it is given and those that file() names. It opens
-// no socket, resolves no name and asks the machine nothing: limits are handed
-// in by the caller, and what the stream package does with a configuration is
-// none of its business.
+// The package opens the file it is given, those that file() names, and to check
+// them the certificates of health checks and the server_file. It opens no
+// socket, resolves no name and asks the machine nothing: limits are handed in by
+// the caller, and what the stream package does with a configuration is none of
+// its business.
 package hclfile

@@ -11,16 +11,22 @@ import (
 // wrap puts a line into a block of the kind, nested as the language wants it.
 func wrap(b *block, line string) string {
 	inside := map[string]string{
-		"file":          "%s",
-		"worker":        "worker {\n%s\n}",
-		"log":           "log {\n%s\n}",
-		"admin":         "admin {\nlisten = \"unix:/a\"\n%s\n}",
-		"upstream":      "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\n%s\n}",
-		"balance":       "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nbalance \"round_robin\" {\n%s\n}\n}",
-		"server":        "upstream \"a\" {\nserver \"10.0.0.1:1\" {\n%s\n}\n}",
-		"listener":      "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\n%s\n}",
-		"udp":           "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\nprotocol = \"udp\"\nudp {\n%s\n}\n}",
-		"next_upstream": "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\nnext_upstream {\n%s\n}\n}",
+		"file":              "%s",
+		"worker":            "worker {\n%s\n}",
+		"log":               "log {\n%s\n}",
+		"admin":             "admin {\nlisten = \"unix:/a\"\n%s\n}",
+		"upstream":          "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\n%s\n}",
+		"balance":           "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nbalance \"round_robin\" {\n%s\n}\n}",
+		"server":            "upstream \"a\" {\nserver \"10.0.0.1:1\" {\n%s\n}\n}",
+		"listener":          "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\n%s\n}",
+		"udp":               "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\nprotocol = \"udp\"\nudp {\n%s\n}\n}",
+		"resolver":          "resolver {\n%s\n}",
+		"health_check":      "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nhealth_check \"tcp\" {\n%s\n}\n}",
+		"tls":               "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nhealth_check \"tls\" {\ntls {\n%s\n}\n}\n}",
+		"step":              "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nhealth_check \"send_expect\" {\nstep {\n%s\n}\n}\n}",
+		"on_state":          "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\non_state {\n%s\n}\n}",
+		"outlier_detection": "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\noutlier_detection {\n%s\n}\n}",
+		"next_upstream":     "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\nnext_upstream {\n%s\n}\n}",
 	}[b.name]
 	return fmt.Sprintf(inside, line) + "\n"
 }
@@ -39,7 +45,7 @@ func TestLaterWords(t *testing.T) {
 			n++
 		}
 	}
-	if n < 25 {
+	if n < 14 {
 		t.Errorf("only %d words were tried", n)
 	}
 }
@@ -86,15 +92,24 @@ func TestTables(t *testing.T) {
 			if b == listenerBlock && (a.name == "listen" || a.name == "upstream") {
 				continue // in every file of wrap already
 			}
-			if b == balanceBlock || b == adminBlock && a.name == "listen" {
-				continue // TestOptions, and in every file of wrap already
+			if b == balanceBlock || b == healthCheckBlock || b == adminBlock && a.name == "listen" {
+				continue // TestOptions, TestCheckOptions, and in every file of wrap already
+			}
+			if b == checkTLSBlock && strings.HasSuffix(a.name, "_file") {
+				continue // TestCheckTLSFiles
 			}
 			src := wrap(b, a.name+" = "+a.example)
-			if b != upstreamBlock && b != serverBlock {
+			if !strings.HasPrefix(src, "upstream ") {
 				src += "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\n}\n"
 			}
-			if b != listenerBlock && b != nextUpstreamBlock && b != udpBlock {
+			if !strings.HasPrefix(src, "listener ") {
 				src += "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\n}\n"
+			}
+			if a.name == "resolve" {
+				src = strings.Replace(src, "10.0.0.1:1", "db.example:1", 1)
+			}
+			if a.name == "service" {
+				src = strings.Replace(src, "10.0.0.1:1", "_pg._tcp.example", 1)
 			}
 			if a.name == "backup" {
 				src = strings.Replace(src, "upstream \"a\" {", "upstream \"a\" {\nserver \"10.0.0.2:1\" {}", 1)
@@ -161,6 +176,65 @@ func TestNextPrime(t *testing.T) {
 	for n, want := range map[int]int{0: 2, 2: 2, 3: 3, 4: 5, 65536: 65537, 65537: 65537, conf.MaxTableSize - 10: conf.MaxTableSize} {
 		if got := nextPrime(n); got != want {
 			t.Errorf("nextPrime(%d) = %d, want %d", n, got, want)
+		}
+	}
+}
+
+// Every option of every kind of check is taken with its example, beside what
+// the kind requires, and refused by the kinds that it does not belong to.
+func TestCheckOptions(t *testing.T) {
+	required := map[conf.CheckKind]string{conf.CheckMySQL: "user = \"weir\"\n", conf.CheckSendExpect: "step {\nsend = \"a\"\n}\n"}
+	beside := map[string]string{"role": "user = \"weir\"\n", "max_lag": "role = \"replica\"\nuser = \"weir\"\n", "password": "user = \"weir\"\n", "database": "user = \"weir\"\n"}
+	blocks := map[string]string{"tls": "tls {}\n", "step": "step {\nsend = \"a\"\n}\n"}
+	names := []string{"tls", "step"}
+	for _, a := range healthCheckBlock.attrs {
+		names = append(names, a.name)
+	}
+	opts := Options{ReadFile: func(string) ([]byte, error) { return []byte("secret\n"), nil }}
+	for _, k := range checkKinds {
+		for _, name := range names {
+			options := blocks[name]
+			if options == "" {
+				options = name + " = " + healthCheckBlock.attr(name).example + "\n"
+			}
+			more := beside[name]
+			if more == "" && name != "user" || k.name == conf.CheckSendExpect && name != "step" {
+				more += required[k.name]
+			}
+			options += more
+			if k.name == conf.CheckAMQP && name == "user" {
+				options += "password = \"x\"\n"
+			}
+			src := fmt.Sprintf("upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nhealth_check %q {\n%s}\n}\n%s", k.name, options, wrap(listenerBlock, ""))
+			r := Parse([]byte(src), "x.hcl", opts)
+			what := "has no option"
+			if blocks[name] != "" {
+				what = "have no " + name + " block"
+			}
+			switch refused := strings.Contains(text(r), strings.Replace(what, "has", "have", 1)); {
+			case k.takes(name) && r.Config == nil:
+				t.Errorf("%s: example of %s is refused:\n%s", k.name, name, text(r))
+			case !k.takes(name) && !refused:
+				t.Errorf("%s takes %s", k.name, name)
+			}
+		}
+	}
+}
+
+// What is offered for other programs' names of checks is a kind of check.
+func TestForeignChecks(t *testing.T) {
+	for name := range foreignKinds {
+		kind, detail := translateCheckKind(name)
+		if checkKindNamed(name) != nil || checkKindNamed(string(kind)) == nil || detail == "" {
+			t.Errorf("%q is called %q: %q", name, kind, detail)
+		}
+	}
+	for _, line := range []string{"health_check interval=10 passes=2 fails=3 port=8080 mandatory;", "health_check;", "health_check udp;", "health_check interval=5s passes=2"} {
+		r := Parse([]byte("upstream \"a\" {\n"+line+"\n}\n"), "x.hcl", Options{})
+		_, block, ok := strings.Cut(r.Diagnostics[0].Detail, "Write\n")
+		src := "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\n" + block + "\n}\n" + wrap(listenerBlock, "")
+		if r := Parse([]byte(src), "x.hcl", Options{}); !ok || r.Config == nil || len(r.Config.Upstreams[0].Checks) != 1 {
+			t.Errorf("%s: %q is refused:\n%s", line, block, text(r))
 		}
 	}
 }

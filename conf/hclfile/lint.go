@@ -38,13 +38,17 @@ func (d *decoder) lint(c *conf.Config, limits Limits) {
 		}
 		d.lintServers(u)
 		d.lintBalance(u)
+		d.lintHealth(u)
 		d.lintUsers(u)
 	}
 	for i := range d.listeners {
-		if l := &d.listeners[i]; l.Protocol == conf.UDP {
+		l := &d.listeners[i]
+		if l.Protocol == conf.UDP {
 			d.lintDatagrams(l, &c.Worker)
 		}
+		d.lintKeepalive(l)
 	}
+	d.lintKafka()
 	d.lintWildcards()
 	d.lintAdmin()
 	d.lintLimits(c, limits)
@@ -54,7 +58,7 @@ func (d *decoder) lintServers(u *declaredUpstream) {
 	first := map[string]hcl.Range{}
 	down := 0
 	for _, s := range u.servers {
-		address := s.Address.String()
+		address := s.Label()
 		if at, ok := first[address]; ok {
 			d.warn(s.addressAt, fmt.Sprintf("server %s is listed twice in upstream %q", address, u.Name), twice(&u.Balance), related{at, "first listed here"})
 		} else {
@@ -64,23 +68,31 @@ func (d *decoder) lintServers(u *declaredUpstream) {
 			down++
 		}
 	}
-	if down == len(u.servers) {
+	if down > 0 && down == len(u.servers) && u.ServerFile == "" {
 		d.warn(u.nameAt, fmt.Sprintf("every server of upstream %q is down", u.Name), "Its listeners will refuse all sessions.", related{})
 	}
-	if s := u.servers[0]; alone(u.Servers) && s.MaxFails > 0 && (s.maxFailsAt != hcl.Range{}) {
+	if !alone(&u.Upstream) {
+		return
+	}
+	s := u.servers[0]
+	if s.MaxFails > 0 && (s.maxFailsAt != hcl.Range{}) {
 		d.warn(s.maxFailsAt, fmt.Sprintf("max_fails = %d has no effect on a single server", s.MaxFails),
 			fmt.Sprintf("Upstream %q has no other server to turn to, so this one is never unavailable. Remove the line, or add a server.", u.Name), related{})
+	}
+	if s.SlowStart != conf.Off {
+		d.warn(s.slowStartAt, "slow_start has no effect on a single server",
+			fmt.Sprintf("Upstream %q has no other server that could take the rest of the sessions. Remove the line, or add a server.", u.Name), related{})
 	}
 }
 
 // alone reports whether there will be one peer for sure: a host name may have
-// several addresses, each a peer.
-func alone(servers []conf.Server) bool {
-	if len(servers) != 1 {
+// several addresses, each a peer, and a server_file any number.
+func alone(u *conf.Upstream) bool {
+	if len(u.Servers) != 1 || u.ServerFile != "" {
 		return false
 	}
-	_, isIP := servers[0].Address.IP()
-	return isIP || servers[0].Address.IsUnix()
+	_, isIP := u.Servers[0].Address.IP()
+	return isIP || u.Servers[0].Address.IsUnix()
 }
 
 // lintWildcards warns of a listener that takes one address out of another's
@@ -210,7 +222,7 @@ func (d *decoder) lintPorts(c *conf.Config, limits Limits) {
 				room += ports
 			}
 		}
-		if d.usedWith(u.Name, conf.TCP) && distinct != nil && c.Worker.MaxSessions > room {
+		if d.usedWith(u.Name, conf.TCP) && distinct != nil && u.ServerFile == "" && c.Worker.MaxSessions > room {
 			d.warn(u.nameAt, fmt.Sprintf("upstream %q can't take max_sessions = %d", u.Name, c.Worker.MaxSessions),
 				fmt.Sprintf("net.ipv4.ip_local_port_range %d-%d has %d ports for each server, %d for the %d of it. Widen it: sysctl net.ipv4.ip_local_port_range=\"1024 65535\", or add servers.",
 					limits.FirstPort, limits.LastPort, ports, room, len(distinct)), related{d.maxSessionsAt, "max_sessions is set here"})

@@ -11,7 +11,7 @@ import (
 
 // lintBalance warns of what a method makes of the servers that it has.
 func (d *decoder) lintBalance(u *declaredUpstream) {
-	if alone(u.Servers) {
+	if alone(&u.Upstream) {
 		d.lintNoChoice(u)
 		return
 	}
@@ -67,7 +67,7 @@ func (d *decoder) lintKey(u *declaredUpstream) {
 			return
 		}
 	}
-	detail := fmt.Sprintf("Upstream %q has %s, and one gets every session.", u.Name, servers(len(u.servers)))
+	detail := fmt.Sprintf("Upstream %q has %s, and one gets every session.", u.Name, size(u))
 	switch text := u.Balance.Key.String(); {
 	case isVariable(text):
 		detail += fmt.Sprintf(" The text is not the variable: write key = \"${%s}\"", text)
@@ -85,7 +85,7 @@ var sameForAll = []conf.Variable{conf.VarUpstream, conf.VarProtocol, conf.VarHos
 
 func (d *decoder) lintIPHash(u *declaredUpstream) {
 	d.warn(u.balance.labelAt, "ip_hash gives all clients of an IPv4 /24 to one server",
-		fmt.Sprintf("Upstream %q has %s. The method looks at the first three octets of an IPv4 address and at all of an IPv6 one, and all clients of unix sockets are one to it. To tell addresses apart, write balance \"hash\" { key = remote_addr }", u.Name, servers(len(u.servers))), related{})
+		fmt.Sprintf("Upstream %q has %s. The method looks at the first three octets of an IPv4 address and at all of an IPv6 one, and all clients of unix sockets are one to it. To tell addresses apart, write balance \"hash\" { key = remote_addr }", u.Name, size(u)), related{})
 	d.lintIPHashWeights(u)
 }
 
@@ -111,6 +111,17 @@ func servers(n int) string {
 		return "1 server"
 	}
 	return fmt.Sprintf("%d servers", n)
+}
+
+// size says how many servers an upstream has, as far as that is known.
+func size(u *declaredUpstream) string {
+	switch {
+	case u.ServerFile == "":
+		return servers(len(u.servers))
+	case len(u.servers) == 0:
+		return "the servers of its server_file"
+	}
+	return servers(len(u.servers)) + " and those of its server_file"
 }
 
 // primaries counts the servers that are not backups.
@@ -175,7 +186,7 @@ func (d *decoder) lintFirst(u *declaredUpstream) {
 	endless := func(s declaredServer) bool { return s.MaxConns == 0 }
 	i := slices.IndexFunc(order, endless)
 	last := len(order) - 1
-	if i < 0 || i == last {
+	if i < 0 || i == last || u.ServerFile != "" {
 		return
 	}
 	var names []string
@@ -235,7 +246,7 @@ func (d *decoder) lintFailureCosts(u *declaredUpstream) {
 func failureCosts(c *conf.Config) []string {
 	var notes []string
 	for _, u := range c.Upstreams {
-		if alone(u.Servers) || !usesEffectiveWeight(u.Balance.Method) {
+		if alone(&u) || !usesEffectiveWeight(u.Balance.Method) {
 			continue
 		}
 		for _, s := range u.Servers {

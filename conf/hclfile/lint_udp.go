@@ -35,7 +35,7 @@ func (d *decoder) upstreamNamed(name string) *declaredUpstream {
 // session. responses = 0, written out, says that this is meant.
 func (d *decoder) lintDNS(l *declaredListener, u *declaredUpstream) {
 	const port, perSecond = 53, 1000
-	if l.udp != nil && l.udp.isSet("responses") {
+	if l.UDP.Responses != 0 || l.udp != nil && l.udp.isSet("responses") {
 		return
 	}
 	for _, s := range u.servers {
@@ -64,7 +64,7 @@ func (d *decoder) lintUsers(u *declaredUpstream) {
 	if u.Congestion != "" {
 		d.warn(u.congestionAt, fmt.Sprintf("congestion has no effect in upstream %q", u.Name), "All its listeners are UDP ones, and UDP has no congestion control. Remove it.", related{users[0].protocolAt, "the protocol is set here"})
 	}
-	if alone(u.Servers) || !measures(u.Balance) {
+	if alone(&u.Upstream) || !measures(u.Balance) {
 		return
 	}
 	for _, l := range users {
@@ -74,9 +74,12 @@ func (d *decoder) lintUsers(u *declaredUpstream) {
 		}
 	}
 	l := users[0]
+	set := related{l.profileAt, "responses is set by the profile"}
+	if l.udp != nil && l.udp.isSet("responses") {
+		set = related{l.udp.valueRange("responses"), "responses is set here"}
+	}
 	d.warn(u.balance.labelAt, fmt.Sprintf("%s has nothing to measure in upstream %q", u.Balance.Method, u.Name),
-		fmt.Sprintf("Listener %q waits for no answer, so that the times of all %d servers stay unknown. Write balance \"round_robin\" {}, or let the listener wait: responses = 1.", l.Name, len(u.servers)),
-		related{l.udp.valueRange("responses"), "responses is set here"})
+		fmt.Sprintf("Listener %q waits for no answer, so that the times of all %d servers stay unknown. Write balance \"round_robin\" {}, or let the listener wait: responses = 1.", l.Name, len(u.servers)), set)
 }
 
 // measures reports whether a method decides by how peers did.

@@ -16,6 +16,7 @@ var listenerBlock = &block{
 		{"listen", kindList, `["0.0.0.0:5432"]`},
 		{"protocol", kindString, `"tcp"`},
 		{"upstream", kindString, `"NAME"`},
+		{"profile", kindString, `"postgres"`},
 		{"connect_timeout", kindDuration, `"3s"`},
 		{"idle_timeout", kindDuration, `"10m"`},
 		{"half_close_timeout", kindDuration, `"1m"`},
@@ -24,7 +25,7 @@ var listenerBlock = &block{
 	},
 	blocks: []*block{nextUpstreamBlock, udpBlock},
 	later: []string{
-		"profile", "priority", "max_age", "hedge", "proxy_protocol", "access", "limits",
+		"priority", "max_age", "hedge", "proxy_protocol", "access", "limits",
 		"source", "preread", "route",
 	},
 }
@@ -50,7 +51,7 @@ const maxTries = 65535
 // declaredListener is a listener with the places its parts were written at.
 type declaredListener struct {
 	conf.Listener
-	nameAt, protocolAt, upstreamAt hcl.Range
+	nameAt, protocolAt, upstreamAt, profileAt, idleAt hcl.Range
 	// vague says that there is no telling which protocol was meant, so that
 	// nothing is said that depends on it.
 	vague   bool
@@ -78,6 +79,7 @@ func (d *decoder) listener(b *body) {
 	}
 	l := declaredListener{Listener: conf.NewListener(name), nameAt: b.labelAt}
 	d.protocol(b, &l)
+	d.profile(b, &l)
 	d.listen(b, &l)
 	if text, at, ok := b.text("upstream"); ok {
 		l.Upstream, l.upstreamAt = text, at
@@ -97,6 +99,7 @@ func (d *decoder) listener(b *body) {
 func (d *decoder) connections(b *body, l *declaredListener) {
 	b.duration("connect_timeout", never, &l.ConnectTimeout)
 	b.duration("idle_timeout", orOff, &l.IdleTimeout)
+	l.idleAt = b.valueRange("idle_timeout")
 	b.duration("half_close_timeout", orOff, &l.HalfCloseTimeout)
 	b.duration("dead_peer_timeout", orOff, &l.DeadPeerTimeout)
 	d.congestion(b, &l.Congestion)

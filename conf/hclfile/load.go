@@ -22,7 +22,8 @@ import (
 type Options struct {
 	// Env looks up an environment variable for env.NAME, as os.LookupEnv.
 	Env func(name string) (value string, ok bool)
-	// ReadFile reads a file for file("path"); nil reads the disk.
+	// ReadFile reads a file for file("path"), and those whose content is
+	// checked; nil reads the disk.
 	ReadFile func(path string) ([]byte, error)
 	// Limits are those of the machine, for lints.
 	Limits Limits
@@ -40,6 +41,7 @@ type Result struct {
 
 	filename string
 	source   []byte
+	notes    []string
 }
 
 // Warnings counts the lints.
@@ -60,7 +62,7 @@ func (r *Result) Notes() []string {
 	if r.Config == nil {
 		return nil
 	}
-	return append(failureCosts(r.Config), openToMachine(r.Config)...)
+	return slices.Concat(failureCosts(r.Config), openToMachine(r.Config), unchecked(r.Config), movingKeys(r.Config), r.notes)
 }
 
 // Load reads a configuration file.
@@ -97,7 +99,7 @@ func Parse(src []byte, filename string, opts Options) *Result {
 	if r.Diagnostics.HasErrors() {
 		return r
 	}
-	r.Config = d.config()
+	r.Config, r.notes = d.config(), d.notes
 	d.diags = nil
 	d.lint(r.Config, opts.Limits)
 	r.Diagnostics = inOrderOfFile(append(r.Diagnostics, d.diags...))
@@ -110,10 +112,11 @@ func (d *decoder) file(file *hclsyntax.Body, blanked map[int]bool, filename stri
 	if read == nil {
 		read = func(path string) ([]byte, error) { return readFile(path, MaxValueBytes) }
 	}
+	d.directory, d.read = filepath.Dir(filename), read
 	v := &values{
 		decoder:   d,
 		lookupEnv: opts.Env,
-		functions: functions(filepath.Dir(filename), read),
+		functions: functions(d.directory, read),
 		locals:    map[string]*local{},
 		env:       map[string]cty.Value{},
 	}
@@ -124,7 +127,7 @@ func (d *decoder) file(file *hclsyntax.Body, blanked map[int]bool, filename stri
 	d.ctx = v.context()
 
 	defaults := conf.Default()
-	d.workerConf, d.logConf = defaults.Worker, defaults.Log
+	d.workerConf, d.logConf, d.resolverConf = defaults.Worker, defaults.Log, defaults.Resolver
 	root := d.open(rootBlock, dynblock.Expand(file, d.ctx))
 	if b := root.one(workerBlock); b != nil {
 		d.worker(b, &d.workerConf)
@@ -134,6 +137,9 @@ func (d *decoder) file(file *hclsyntax.Body, blanked map[int]bool, filename stri
 	}
 	if b := root.one(adminBlock); b != nil {
 		d.admin(b)
+	}
+	if b := root.one(resolverBlock); b != nil {
+		d.resolver(b, &d.resolverConf)
 	}
 	for _, b := range root.each(upstreamBlock) {
 		d.upstream(b)
@@ -146,7 +152,7 @@ func (d *decoder) file(file *hclsyntax.Body, blanked map[int]bool, filename stri
 
 // config assembles the model from what was decoded without an error.
 func (d *decoder) config() *conf.Config {
-	c := &conf.Config{Worker: d.workerConf, Log: d.logConf, Admin: d.adminConf.Admin}
+	c := &conf.Config{Worker: d.workerConf, Log: d.logConf, Admin: d.adminConf.Admin, Resolver: d.resolverConf}
 	for _, u := range d.upstreams {
 		c.Upstreams = append(c.Upstreams, u.Upstream)
 	}

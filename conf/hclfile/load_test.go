@@ -184,8 +184,37 @@ func FuzzParse(f *testing.F) {
 			r.Notes()
 			checkKeys(t, r.Config)
 			checkDatagrams(t, r.Config)
+			checkHealth(t, r.Config)
 		}
 	})
+}
+
+// checkHealth holds the checks of a configuration against what package conf
+// says of them.
+func checkHealth(t *testing.T, c *conf.Config) {
+	for _, u := range c.Upstreams {
+		if len(u.Servers) == 0 && u.ServerFile == "" {
+			t.Fatalf("upstream %q has neither servers nor a file of them", u.Name)
+		}
+		for _, h := range u.Checks {
+			steps := 0
+			for _, s := range h.Steps {
+				for _, set := range []bool{s.Send != nil, s.Expect != nil, s.Match != nil} {
+					if set {
+						steps++
+					}
+				}
+			}
+			switch {
+			case h.Rise < 1, h.Fall < 1, h.Interval <= 0, h.Timeout <= 0, h.Port < 0, h.Port > 65535:
+				t.Fatalf("bad schedule %+v", h)
+			case h.Kind == conf.CheckTLS && h.TLS == nil, h.Kind == conf.CheckHTTP && len(h.Status) == 0, h.Kind == conf.CheckSendExpect && steps == 0, steps != len(h.Steps):
+				t.Fatalf("incomplete check %+v", h)
+			case h.MaxLag != conf.Off && h.Role != conf.Replica, h.Kind == conf.CheckMySQL && h.User == "":
+				t.Fatalf("check that can't be made %+v", h)
+			}
+		}
+	}
 }
 
 // checkDatagrams holds the UDP listeners of a configuration against what

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +100,34 @@ func TestGood(t *testing.T) {
 	}
 }
 
+// Every word of the language, every kind of check and every profile stands in a
+// good file and in a bad one.
+func TestGoldenFilesHaveEveryWord(t *testing.T) {
+	words := slices.Concat(checkKindNames(), methodNames())
+	for _, p := range conf.Profiles() {
+		words = append(words, string(p))
+	}
+	for _, b := range everyBlock() {
+		words = append(words, b.words()...)
+	}
+	for _, dir := range []string{"good", "bad"} {
+		var all strings.Builder
+		for _, path := range files(t, dir) {
+			src, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(src)
+		}
+		text := all.String()
+		for _, w := range words {
+			if !regexp.MustCompile(`\b` + w + `\b`).MatchString(text) {
+				t.Errorf("%q is in no %s file", w, dir)
+			}
+		}
+	}
+}
+
 func notes(r *Result) string {
 	var b strings.Builder
 	for _, n := range r.Notes() {
@@ -118,15 +148,25 @@ func dump(c *conf.Config) string {
 	if a := c.Admin; a != (conf.Admin{}) {
 		p("admin listen=%s group=%q token_file=%q metrics=%s", a.Listen, a.Group, a.TokenFile, a.Metrics)
 	}
+	if r := c.Resolver; len(r.Servers) > 0 || r.Timeout != conf.DefaultResolver().Timeout || r.Valid != 0 {
+		p("resolver servers=%v timeout=%s valid=%s", r.Servers, r.Timeout, r.Valid)
+	}
 	for _, u := range c.Upstreams {
 		p("upstream %q balance=%s congestion=%q", u.Name, dumpBalance(u.Balance), u.Congestion)
 		for _, s := range u.Servers {
 			p("  server %s name=%q weight=%d max_fails=%d fail_timeout=%s max_conns=%d backup=%t down=%t",
-				s.Address, s.Name, s.Weight, s.MaxFails, s.FailTimeout, s.MaxConns, s.Backup, s.Down)
+				s.Label(), s.Name, s.Weight, s.MaxFails, s.FailTimeout, s.MaxConns, s.Backup, s.Down)
+			if s.SlowStart != conf.Off || s.Resolve || s.Service {
+				p("    slow_start=%s resolve=%t service=%t", s.SlowStart, s.Resolve, s.Service)
+			}
 		}
+		dumpHealth(p, &u)
 	}
 	for _, l := range c.Listeners {
 		p("listener %q upstream=%q congestion=%q", l.Name, l.Upstream, l.Congestion)
+		if l.Profile != conf.NoProfile {
+			p("  profile=%s", l.Profile)
+		}
 		for i, a := range l.Listen {
 			if i == 3 && len(l.Listen) > 6 {
 				p("  listen ... %d more", len(l.Listen)-3)
@@ -144,6 +184,44 @@ func dump(c *conf.Config) string {
 			conf.FormatDuration(l.DeadPeerTimeout), l.NextUpstream.Tries, conf.FormatDuration(l.NextUpstream.Timeout))
 	}
 	return b.String()
+}
+
+// dumpHealth writes what judges the servers of an upstream, as far as it is
+// there. Absolute paths depend on where the test runs.
+func dumpHealth(p func(string, ...any), u *conf.Upstream) {
+	if u.ServerFile != "" || u.ExactlyOne || u.PanicThreshold != 0 {
+		p("  server_file=%q exactly_one=%t panic_threshold=%v", atHome(u.ServerFile), u.ExactlyOne, u.PanicThreshold)
+	}
+	for _, h := range u.Checks {
+		p("  check %s interval=%s timeout=%s rise=%d fall=%d initial=%s port=%d", h.Kind, h.Interval, h.Timeout, h.Rise, h.Fall, h.Initial, h.Port)
+		switch h.Kind {
+		case conf.CheckHTTP:
+			p("    method=%s path=%s host=%q status=%v body=%v", h.Method, h.Path, h.Host, h.Status, h.Body)
+		case conf.CheckPostgres, conf.CheckMySQL, conf.CheckRedis:
+			p("    role=%s max_lag=%s user=%q password=%q database=%q galera=%t", h.Role, h.MaxLag, h.User, h.Password, h.Database, h.Galera)
+		case conf.CheckAMQP, conf.CheckMQTT, conf.CheckNATS, conf.CheckKafka:
+			p("    user=%q password=%q vhost=%q", h.User, h.Password, h.VHost)
+		}
+		for _, s := range h.Steps {
+			p("    step send=%q expect=%q match=%v", s.Send, s.Expect, s.Match)
+		}
+		if t := h.TLS; t != nil {
+			p("    tls server_name=%q alpn=%q ca_file=%q cert_file=%q key_file=%q verify=%t", t.ServerName, t.ALPN, atHome(t.CAFile), atHome(t.CertFile), atHome(t.KeyFile), t.Verify)
+		}
+	}
+	if o := u.OnState; o != conf.DefaultOnState() {
+		p("  on_state unhealthy=%s standby=%s lagging=%s drained=%s removed=%s pace=%s", o.Unhealthy, o.Standby, o.Lagging, o.Drained, o.Removed, conf.FormatRate(o.Pace))
+	}
+	if o := u.Outlier; o != nil {
+		p("  outliers consecutive_failures=%d min_success_rate=%v interval=%s base_ejection_time=%s max_ejection=%v",
+			o.ConsecutiveFailures, o.MinSuccessRate, o.Interval, o.BaseEjectionTime, o.MaxEjection)
+	}
+}
+
+// atHome takes the directory of the tests off a path.
+func atHome(path string) string {
+	here, _ := os.Getwd()
+	return strings.TrimPrefix(path, here)
 }
 
 // dumpBalance writes a method with its own options.

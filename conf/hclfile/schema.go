@@ -12,6 +12,8 @@ const (
 	kindDuration
 	kindList
 	kindRatio    // a number from 0 to 1
+	kindPercent  // a percentage, or a number from 0 to 1
+	kindRate     // events in a second
 	kindTemplate // a session template
 )
 
@@ -40,8 +42,7 @@ type block struct {
 var rootBlock = &block{
 	name: "file",
 	// In this order they are thought of for a word that several of them have.
-	blocks: []*block{localsBlock, workerBlock, logBlock, upstreamBlock, listenerBlock, adminBlock},
-	later:  []string{"resolver"},
+	blocks: []*block{localsBlock, workerBlock, logBlock, upstreamBlock, listenerBlock, adminBlock, resolverBlock},
 }
 
 var localsBlock = &block{name: "locals", header: "locals {", open: true}
@@ -85,7 +86,7 @@ func (b *block) words() []string {
 
 // place names the block in a sentence: "in a server block".
 func (b *block) place() string {
-	if b == rootBlock {
+	if b.header == "" { // the file itself
 		return "at the top of the file"
 	}
 	return "in " + article(b.name) + " " + b.name + " block"

@@ -20,10 +20,13 @@ var serverBlock = &block{
 		{"max_fails", kindNumber, `1`},
 		{"fail_timeout", kindDuration, `"10s"`},
 		{"max_conns", kindNumber, `0`},
+		{"slow_start", kindDuration, `"30s"`},
 		{"backup", kindBool, `true`},
 		{"down", kindBool, `true`},
+		{"resolve", kindBool, `true`},
+		{"service", kindBool, `true`},
 	},
-	later: []string{"slow_start", "zone", "resolve", "service"},
+	later: []string{"zone"},
 	noOff: map[string]string{"fail_timeout": `Write "10s", or max_fails = 0 for a server that never becomes unavailable.`},
 }
 
@@ -31,16 +34,18 @@ var serverBlock = &block{
 // place is the zero range if the attribute is not in the file.
 type declaredServer struct {
 	conf.Server
-	addressAt, nameAt, weightAt, maxFailsAt, backupAt hcl.Range
+	addressAt, nameAt, weightAt, maxFailsAt, backupAt, slowStartAt hcl.Range
 }
 
 func (d *decoder) server(b *body, u *declaredUpstream) {
-	addr, err := conf.ParseServerAddress(b.label)
-	if err != nil {
-		d.errorf(b.labelAt, "bad address of a server", "%s.", sentence(err))
-	}
+	service := false
+	b.boolean("service", &service)
+	addr, ok := d.serverAddress(b, service)
 	s := declaredServer{Server: conf.NewServer(addr), addressAt: b.labelAt}
-	if err != nil {
+	s.Service = service
+	d.discovery(b, &s)
+	s.Name = s.Label()
+	if !ok {
 		s.Name = b.label
 	}
 	if text, at, ok := b.text("name"); ok {
@@ -54,8 +59,9 @@ func (d *decoder) server(b *body, u *declaredUpstream) {
 	b.boolean("backup", &s.Backup)
 	b.boolean("down", &s.Down)
 	b.duration("fail_timeout", orZero, &s.FailTimeout)
+	b.duration("slow_start", orOff, &s.SlowStart)
 	d.wholeSeconds(b, &s)
-	s.weightAt, s.maxFailsAt, s.backupAt = b.valueRange("weight"), b.valueRange("max_fails"), b.valueRange("backup")
+	s.weightAt, s.maxFailsAt, s.backupAt, s.slowStartAt = b.valueRange("weight"), b.valueRange("max_fails"), b.valueRange("backup"), b.nameRange("slow_start")
 	d.uniqueName(u, &s)
 	u.servers = append(u.servers, s)
 	u.Servers = append(u.Servers, s.Server)
@@ -98,4 +104,17 @@ func (d *decoder) uniqueName(u *declaredUpstream, s *declaredServer) {
 	}
 	d.report(at, fmt.Sprintf("upstream %q has two servers named %q", u.Name, s.Name),
 		"Give one of the two another name.", related{first, "first used here"})
+}
+
+// checkSlowStart refuses a ramp where only one server has sessions at a time.
+func (d *decoder) checkSlowStart(u *declaredUpstream) {
+	if u.Balance.Method != conf.Single || u.balance == nil {
+		return
+	}
+	for _, s := range u.servers {
+		if s.SlowStart != conf.Off {
+			d.report(s.slowStartAt, "slow_start has no use with single",
+				"The method has one active server, which takes every session from its first second on: there is no other to spare it. Remove slow_start, or use another method.", related{u.balance.labelAt, "the method is set here"})
+		}
+	}
 }

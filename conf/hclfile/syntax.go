@@ -321,6 +321,12 @@ var lineRules = []lineRule{
 	{regexp.MustCompile(`^\s*(\w+)\s+("[^"]*[$%]\{[^"]*")\s*\{`), 2, explainComputedLabel},
 	// server 10.0.0.1:80 weight=5;   server web1 10.0.0.1:80 check
 	{regexp.MustCompile(`^\s*(server\s+([^\s{;=#]+)((?:\s+[^{;#]*[^{;#\s])?)\s*;?)\s*(?:#.*)?$`), 1, explainServer},
+	// health_check interval=10 passes=2;   resolver 10.0.0.1 valid=30s;
+	{regexp.MustCompile(`^\s*(health_check(\s+[^{}";#]*)?\s*;)\s*(?:#.*)?$`), 1, explainHealthCheck},
+	{regexp.MustCompile(`^\s*(health_check(\s+[a-z_]+=[^{}";#]*[^{}";#\s]))\s*(?:#.*)?$`), 1, explainHealthCheck},
+	{regexp.MustCompile(`^\s*(resolver\s+([^{}";#=\s][^{}";#]*[^{}";#\s])\s*;?)\s*(?:#.*)?$`), 1, explainResolver},
+	// expect ~* "PONG";
+	{regexp.MustCompile(`^\s*(expect\s+~(\*?)\s*"([^"]*)"\s*;?)\s*(?:#.*)?$`), 1, explainExpect},
 	// server "a" { weight = 1, max_fails = 2 }
 	{regexp.MustCompile(`^\s*(\w+(?:\s+"[^"]*"|\s+\w+)*)\s*(\{\s*(\w+\s*=[^{}]*?[,;\s]\s*\w+\s*=[^{}]*?)\s*[,;]?\s*\})\s*;?$`), 2, explainOneLine},
 	// name = $value
@@ -380,40 +386,14 @@ func explainComputedLabel(g func(int) string) (string, string) {
 	return "the label of a block can't be computed", fmt.Sprintf("A dynamic block makes blocks from a list. Write\ndynamic %q {\n  for_each = [%s]\n  labels   = [%s.value]\n  content {}\n}", g(1), g(2), g(1))
 }
 
-// explainServer translates the server lines of nginx and HAProxy.
-func explainServer(g func(int) string) (string, string) {
-	address := strings.Trim(g(2), `"`)
-	options := strings.Fields(g(3))
-	if len(options) > 0 && !strings.Contains(address, ":") && strings.Contains(options[0], ":") && !strings.Contains(options[0], "=") {
-		address, options = options[0], append([]string{"name=" + address}, options[1:]...)
-	}
-	lines := []string{fmt.Sprintf("server %q {", address)}
-	for i := 0; i < len(options); i++ {
-		name, value, has := strings.Cut(options[i], "=")
-		a := serverBlock.attr(name)
-		if a == nil {
-			continue
-		}
-		if !has && a.kind != kindBool && i+1 < len(options) {
-			i++
-			value = options[i]
-		}
-		if a.kind == kindBool && value == "" {
-			value = "true"
-		}
-		lines = append(lines, fmt.Sprintf("  %s = %s", name, asValue(a.kind, value)))
-	}
-	if len(lines) == 1 {
-		return "a server is a block", fmt.Sprintf("Write server %q {}", address)
-	}
-	return "a server is a block", "Write\n" + strings.Join(append(lines, "}"), "\n")
-}
-
 // asValue writes a bare word as a value of an attribute.
 func asValue(k kind, text string) string {
+	if inner := strings.Trim(text, `"`); k == kindString && text == `"`+inner+`"` && !strings.Contains(inner, `"`) {
+		return text // with its escapes
+	}
 	text = strings.Trim(text, `"'`)
 	switch k {
-	case kindNumber, kindRatio:
+	case kindNumber, kindRatio, kindPercent:
 		if ratio, ok := percent(text); ok && k == kindRatio {
 			return ratio
 		}
@@ -448,6 +428,10 @@ func asValue(k kind, text string) string {
 	case kindDuration:
 		if _, ok := parseNumber(text); ok {
 			return quote(text + "s")
+		}
+	case kindRate:
+		if _, ok := parseNumber(text); ok {
+			return quote(text + "/s")
 		}
 	}
 	return quote(text)
@@ -547,7 +531,7 @@ func explainColon(g func(int) string) (string, string) {
 	text, isForeign := foreignHint(name, value)
 	a, c := anyAttribute(name), anyBlock(name)
 	switch {
-	case isForeign && !known(name):
+	case isForeign:
 		return summary, text
 	case c != nil && (value == "" || a == nil):
 		return summary, fmt.Sprintf("A block has braces: write %s", headerExample(c))
@@ -559,7 +543,7 @@ func explainColon(g func(int) string) (string, string) {
 
 func explainNoBrace(g func(int) string) (string, string) {
 	name, label := g(2), g(3)
-	if text, ok := foreignHint(name, ""); ok && !known(name) {
+	if text, ok := foreignHint(name, ""); ok {
 		return fmt.Sprintf("unknown word %q", name), text
 	}
 	a, c := anyAttribute(name), anyBlock(name)
@@ -581,7 +565,7 @@ func explainDirective(g func(int) string) (string, string) {
 	if text, ok := foreignHint(name+"_"+second, rest); ok { // HAProxy's timeout client 10m
 		return fmt.Sprintf("unknown words \"%s %s\"", name, second), text
 	}
-	if text, ok := foreignHint(name, value); ok && !known(name) {
+	if text, ok := foreignHint(name, value); ok {
 		return fmt.Sprintf("unknown word %q", name), text
 	}
 	if !known(name) {

@@ -14,21 +14,24 @@ var upstreamBlock = &block{
 	header: `upstream "NAME" {`,
 	attrs: []attribute{
 		{"congestion", kindString, `"cubic"`},
+		{"server_file", kindString, `"peers.json"`},
+		{"exactly_one", kindBool, `true`},
+		{"panic_threshold", kindPercent, `"30%"`},
 	},
-	blocks: []*block{balanceBlock, serverBlock},
-	later: []string{
-		"server_file", "health_check", "exactly_one", "on_state", "outlier_detection",
-		"panic_threshold", "queue", "circuit_breaker", "adaptive_limit",
-	},
+	blocks: []*block{balanceBlock, serverBlock, healthCheckBlock, onStateBlock, outlierBlock},
+	later:  []string{"queue", "circuit_breaker", "adaptive_limit"},
 }
 
 // declaredUpstream is an upstream with the places its parts were written at.
 type declaredUpstream struct {
 	conf.Upstream
-	nameAt, congestionAt hcl.Range
-	balance              *body // nil = none in the file
-	servers              []declaredServer
-	named                map[string]int // index of the first server of each name
+	nameAt, congestionAt, exactlyOneAt hcl.Range
+	balance                            *body // nil = none in the file
+	onState                            *body // nil = none in the file
+	servers                            []declaredServer
+	checks                             []declaredCheck
+	ownChecks                          bool           // the file has health checks, good or bad
+	named                              map[string]int // index of the first server of each name
 }
 
 func (d *decoder) upstream(b *body) {
@@ -42,7 +45,7 @@ func (d *decoder) upstream(b *body) {
 			}
 		}
 	}
-	u := declaredUpstream{Upstream: conf.NewUpstream(name), nameAt: b.labelAt, congestionAt: b.valueRange("congestion"), named: map[string]int{}}
+	u := declaredUpstream{Upstream: conf.NewUpstream(name), nameAt: b.labelAt, congestionAt: b.valueRange("congestion"), exactlyOneAt: b.nameRange("exactly_one"), named: map[string]int{}}
 	d.congestion(b, &u.Congestion)
 	for _, s := range b.each(serverBlock) {
 		d.server(s, &u)
@@ -50,13 +53,39 @@ func (d *decoder) upstream(b *body) {
 	if m := b.one(balanceBlock); m != nil {
 		d.balance(m, &u)
 	}
+	for _, h := range b.each(healthCheckBlock) {
+		d.healthCheck(h, &u)
+	}
+	if o := b.one(onStateBlock); o != nil {
+		d.onState(o, &u)
+	}
+	if o := b.one(outlierBlock); o != nil {
+		d.outliers(o, &u)
+	}
+	d.serverFile(b, &u)
+	d.eligibility(b, &u)
 	d.checkServers(b, &u)
+	d.checkSlowStart(&u)
+	d.checkUnixServers(&u)
 	d.upstreams = append(d.upstreams, u)
 }
 
+// eligibility reads how many servers may be used at once.
+func (d *decoder) eligibility(b *body, u *declaredUpstream) {
+	b.boolean("exactly_one", &u.ExactlyOne)
+	b.percent("panic_threshold", orOff, &u.PanicThreshold)
+	if u.ExactlyOne && u.PanicThreshold > 0 {
+		d.report(b.nameRange("panic_threshold"), "panic_threshold has no use beside exactly_one",
+			"When few servers are healthy it has all of them used, and exactly_one allows one at most. Remove one of the two.", related{u.exactlyOneAt, "exactly_one is set here"})
+	}
+}
+
 // checkServers refuses what nginx refuses too: an upstream that has nothing to
-// pick from.
+// pick from. What a server_file will hold is not known here.
 func (d *decoder) checkServers(b *body, u *declaredUpstream) {
+	if b.isSet("server_file") {
+		return
+	}
 	for _, s := range u.servers {
 		if !s.Backup {
 			return

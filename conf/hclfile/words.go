@@ -278,11 +278,11 @@ func (w *words) advice(schema *block, word, value string) string {
 	if schema == rootBlock && normal == "server" && value == "" {
 		return `nginx's server { } is listener "NAME" { ... } here. A server of an upstream stands in its upstream block.`
 	}
-	if home := homes(normal, schema); len(home) > 0 {
-		return belongs(home, normal)
-	}
 	if text, ok := foreignHint(normal, value); ok {
 		return text
+	}
+	if home := homes(normal, schema); len(home) > 0 {
+		return belongs(home, normal)
 	}
 	if near := nearest(word, valid); near != "" {
 		return written(schema, near)

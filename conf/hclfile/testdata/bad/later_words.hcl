@@ -1,15 +1,12 @@
-resolver {
-  timeout = "5s"
-}
 upstream "db" {
-  server "10.0.0.1:5432" { slow_start = "30s" }
-  health_check "postgres" {
-    interval = "1s"
+  server "10.0.0.1:5432" { zone = "a" }
+  queue {
+    max = 100
   }
 }
 listener "db" {
   listen   = ["0.0.0.0:5432"]
-  profile  = "dns"
+  priority = 1
   route {
     upstream = "db"
   }
