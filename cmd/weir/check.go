@@ -18,15 +18,27 @@ import (
 // defaultConfig is the configuration that is read if none is named.
 const defaultConfig = "weir.hcl"
 
+// checker is one run of weir check.
+type checker struct {
+	effective, showSecrets bool
+	out, err               io.Writer
+}
+
 func newCheckCmd() *cobra.Command {
 	var config string
+	var c checker
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "check a configuration without starting anything",
 		Long: `Check reads a configuration and reports every mistake in it, and what is
 legal but probably not meant. It opens no socket and resolves no name. The
-file is ` + defaultConfig + ` unless one is named.`,
-		Example: "  weir check\n  weir check /etc/weir/weir.hcl",
+file is ` + defaultConfig + ` unless one is named.
+
+With --effective it prints the configuration that results, as a file in which
+every value is written out: defaults, and those that profiles set, too. The
+passwords of health checks are hidden in it unless --show-secrets is given;
+what their steps send is shown.`,
+		Example: "  weir check\n  weir check /etc/weir/weir.hcl\n  weir check --effective | less",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := config
@@ -36,18 +48,28 @@ file is ` + defaultConfig + ` unless one is named.`,
 				}
 				path = args[0]
 			}
-			return check(cmd.OutOrStdout(), cmd.ErrOrStderr(), path)
+			if c.showSecrets && !c.effective {
+				return errors.New("--show-secrets goes with --effective")
+			}
+			c.out, c.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return c.run(path)
 		},
 	}
+	cmd.Flags().BoolVar(&c.effective, "effective", false, "print the configuration with every value written out")
+	cmd.Flags().BoolVar(&c.showSecrets, "show-secrets", false, "print passwords too, with --effective")
 	cmd.Flags().StringVarP(&config, "config", "c", defaultConfig, "configuration `FILE`")
 	return cmd
 }
 
-func check(stdout, stderr io.Writer, path string) error {
-	r := loadConfig(stderr, path)
+func (ch *checker) run(path string) error {
+	r := loadConfig(ch.err, path)
 	c := r.Config
 	if c == nil {
 		return &exitError{code: exitFailed}
+	}
+	if ch.effective {
+		_, err := ch.out.Write(hclfile.Effective(c, ch.showSecrets))
+		return err
 	}
 	servers := 0
 	for _, u := range c.Upstreams {
@@ -57,9 +79,9 @@ func check(stdout, stderr io.Writer, path string) error {
 	if n := r.Warnings(); n > 0 {
 		line += ", " + count(n, "warning")
 	}
-	fmt.Fprintln(stdout, line)
+	fmt.Fprintln(ch.out, line)
 	for _, note := range r.Notes() {
-		fmt.Fprintln(stdout, " ", note)
+		fmt.Fprintln(ch.out, " ", note)
 	}
 	return nil
 }

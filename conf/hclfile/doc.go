@@ -40,6 +40,9 @@
 // (profile.go): of its listener at once, of the listener's upstream when all
 // listeners are known.
 //
+// [Effective] goes the other way: it writes a configuration as a file with every
+// value, which reads to the same configuration (effective.go).
+//
 // A listener is one for TCP or one for UDP, and each refuses what only the
 // other has: timeouts of connections, next_upstream and unix sockets there, the
 // udp block here (udp.go). The two have ports of their own, so that one address

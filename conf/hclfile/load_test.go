@@ -185,6 +185,13 @@ func FuzzParse(f *testing.F) {
 			checkKeys(t, r.Config)
 			checkDatagrams(t, r.Config)
 			checkHealth(t, r.Config)
+			again := Parse(Effective(r.Config, true), "x.hcl", opts)
+			if again.Config == nil {
+				t.Fatalf("what is in effect is refused:\n%s\n%s", text(again), Effective(r.Config, true))
+			}
+			if diff := difference(r.Config, again.Config); diff != "" {
+				t.Fatalf("what is in effect is something else (-file +effective):\n%s\n%s", diff, Effective(r.Config, true))
+			}
 		}
 	})
 }

@@ -1,0 +1,93 @@
+worker {
+  count            = "auto"
+  steering         = "auto"
+  max_sessions     = "auto"
+  shutdown_timeout = "30s"
+}
+
+log {
+  level     = "info"
+  format    = "text"
+  access    = "stdout"
+  decisions = "off"
+  fields    = ["time", "listener", "remote_addr", "upstream", "upstream_addr", "tries", "status", "close_reason", "bytes_received", "bytes_sent", "upstream_connect_time", "session_time"]
+}
+
+# admin: none
+
+resolver {
+  # servers: those of the system
+  timeout = "5s"
+  valid   = "ttl"
+}
+
+upstream "a" {
+  balance "round_robin" {}
+  server "10.0.0.1:5432" {
+    name         = "10.0.0.1:5432"
+    weight       = 1
+    max_fails    = 1
+    fail_timeout = "10s"
+    max_conns    = 0
+    slow_start   = "off"
+    backup       = false
+    down         = false
+    resolve      = false
+    service      = false
+  }
+  server "10.0.0.2:5432" {
+    name         = "10.0.0.2:5432"
+    weight       = 1
+    max_fails    = 1
+    fail_timeout = "10s"
+    max_conns    = 0
+    slow_start   = "off"
+    backup       = false
+    down         = false
+    resolve      = false
+    service      = false
+  }
+  # server_file: none
+  # congestion: the system's
+  health_check "postgres" {
+    interval = "2s"
+    timeout  = "1s"
+    rise     = 2
+    fall     = 3
+    initial  = "unknown"
+    port     = 0
+    role     = "any"
+    max_lag  = "off"
+    # user: none
+    # password: none
+    # database: none is asked for without a user
+    # tls: none
+  }
+  exactly_one = false
+  on_state {
+    unhealthy = "close"
+    standby   = "close"
+    lagging   = "keep"
+    drained   = "drain"
+    removed   = "drain"
+    pace      = "200/s"
+  }
+  # outlier_detection: none
+  panic_threshold = "off"
+}
+
+listener "a" {
+  listen             = ["127.0.0.1:9999"]
+  protocol           = "tcp"
+  upstream           = "a"
+  profile            = "postgres"
+  connect_timeout    = "3s"
+  idle_timeout       = "off"
+  half_close_timeout = "1m"
+  dead_peer_timeout  = "30s"
+  # congestion: the system's
+  next_upstream {
+    tries   = 0
+    timeout = "off"
+  }
+}
