@@ -44,8 +44,10 @@ type Checker struct {
 	report func(Verdict)
 	now    clock.Source
 	jitter func(time.Duration) time.Duration
-	ctx    context.Context // done = stopping
+	ctx    context.Context // done = stopping: no check is begun any more
 	stop   context.CancelFunc
+	all    context.Context // done = those that still run are cut off; parent of the checks' own
+	cut    context.CancelFunc
 	checks []*check
 
 	running sync.WaitGroup
@@ -113,7 +115,8 @@ func start(list []*check, opt Options) *Checker {
 	if c.jitter == nil {
 		c.jitter = func(d time.Duration) time.Duration { return rand.N(d + 1) }
 	}
-	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.all, c.cut = context.WithCancel(context.Background())
+	c.ctx, c.stop = context.WithCancel(c.all)
 	for _, k := range list {
 		k.judge = newJudge(&k.HealthCheck, opt.Begin)
 	}
@@ -132,10 +135,13 @@ func start(list []*check, opt Options) *Checker {
 }
 
 // Stop ends the checks and returns when their goroutines and connections have
-// ended: at once, or after a tenth of a second where a server does not answer
-// the goodbye.
+// ended: at once if no check is running. One that runs is given a tenth of a
+// second, because servers log clients that leave in the middle, and its goodbye
+// another.
 func (c *Checker) Stop() {
 	c.stop()
+	defer c.cut()
+	defer time.AfterFunc(goodbye, c.cut).Stop()
 	c.running.Wait()
 }
 
@@ -170,7 +176,7 @@ func (c *Checker) run(k *check) {
 		case <-timer.C:
 		}
 		start := c.now()
-		ctx, cancel := context.WithTimeout(c.ctx, k.Timeout)
+		ctx, cancel := context.WithTimeout(c.all, k.Timeout)
 		r, err := k.probe.check(ctx)
 		failure := ""
 		if err != nil {
@@ -178,7 +184,7 @@ func (c *Checker) run(k *check) {
 		}
 		cancel()
 		if c.ctx.Err() != nil {
-			return // it may have failed for that
+			return // and if it was cut off, that is no fault of the server's
 		}
 		now := c.now()
 		r.note = line(r.note)

@@ -123,7 +123,7 @@ func openPostgres(ctx context.Context, config *pgconn.Config, l *link) (*pgconn.
 func postgresError(what string, err error) error {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
-		return fmt.Errorf("%s: %s", e.Severity, e.Message)
+		return fmt.Errorf("%s: %s: %s", what, e.Severity, e.Message)
 	}
 	return doing(what, err)
 }

@@ -102,7 +102,7 @@ func TestTLSClientCertificate(t *testing.T) {
 	})
 	p.wantOK("TLS 1.2")
 	p = newProber(t, target, conf.CheckTLS, func(h *conf.HealthCheck) { h.TLS = &conf.CheckTLSOptions{} })
-	p.wantFailure("in the TLS handshake: tls: bad certificate")
+	p.wantFailure("in the TLS handshake: tls: handshake failure")
 }
 
 func keyPEM(t *testing.T, key any) []byte {
