@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"net"
 )
 
@@ -14,8 +15,9 @@ type session interface {
 
 // A keeper is a probe that keeps one connection and asks on it each time. It
 // connects anew if that fails: the server may have closed the connection for
-// reasons of its own. Only if a fresh one fails too the check has failed. A kept
-// connection on which no answer comes takes all of the check's time, though.
+// reasons of its own, such as a time limit. Only if a fresh one fails too the
+// check has failed. A kept connection on which no answer comes takes all of the
+// check's time, though.
 type keeper struct {
 	at   *endpoint
 	bare bool // open is given the connection before any TLS
@@ -28,12 +30,18 @@ type keeper struct {
 }
 
 func (k *keeper) check(ctx context.Context) (reading, error) {
+	var said error // on the kept connection
 	if k.session != nil {
-		if r, err := k.ask(ctx); err == nil || ctx.Err() != nil {
-			return r, err
+		var r reading
+		if r, said = k.ask(ctx); said == nil || ctx.Err() != nil {
+			return r, said
 		}
 	}
 	if err := k.connect(ctx); err != nil {
+		// What the server itself has said tells more than that it is gone.
+		if step := new(stepError); said != nil && !errors.As(said, &step) {
+			return reading{}, said
+		}
 		return reading{}, err
 	}
 	return k.ask(ctx)

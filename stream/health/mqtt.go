@@ -39,6 +39,9 @@ func askMQTT(h *conf.HealthCheck, c net.Conn) (reading, error) {
 	}
 	if code := p.(*packets.ConnackPacket).ReturnCode; code != packets.Accepted {
 		meaning := strings.ToLower(strings.TrimPrefix(packets.ConnackReturnCodes[code], "Connection Refused: "))
+		if meaning == "" {
+			meaning = "unknown"
+		}
 		return reading{}, fmt.Errorf("refused with code %d: %s", code, meaning)
 	}
 	if err := packets.NewControlPacket(packets.Pingreq).Write(c); err != nil {
