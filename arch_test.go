@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"stream/simulate":       {"conf", "stream/balance", "stream/upstream", clockPkg},
 	"stream/metrics":        {"conf", "stream", "stream/balance", "stream/discovery", "stream/health", "stream/stats", "stream/upstream", sysPkg, sysunix},
 	"stream/admin":          {"conf", "stream", "stream/...", sysunix},
+	"stream/discovery":      {"conf"},                                                                              // no groups, sessions, workers or checks
 	"stream/history":        {"conf", "stream/accesslog", "stream/decisions", "stream/upstream", sysPkg, clockPkg}, // who reads it is not its business
 	"stream/loop":           {sysPkg, clockPkg, sysunix},                                                           // no TCP, UDP or peers
 	"stream/udp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/decisions", "stream/history", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
@@ -44,6 +45,7 @@ var allowed = map[string][]string{
 	"integration":           {"..."},
 	"integration/dnstest":   {},
 	"integration/netns":     {sysunix},
+	"integration/dnstest":   {},
 }
 
 const (
@@ -63,6 +65,8 @@ var guarded = map[string]string{
 	"github.com/prometheus":      "only stream/metrics speaks to Prometheus",
 	"github.com/agext/levenshte": "only conf/hclfile guesses names",
 	"gonum.org/v1/plot":          "only bench draws",
+	"github.com/miekg/dns":       "only stream/discovery asks DNS servers",
+	"github.com/fsnotify":        "only stream/discovery watches files",
 }
 
 // guardedAllowed are the exceptions to guarded.
@@ -72,6 +76,9 @@ var guardedAllowed = map[string][]string{
 	"conf/hclfile":   {"github.com/hashicorp/hcl", "github.com/zclconf/go-cty", "github.com/agext/levenshte"},
 	"ebpf/reuseport": {"github.com/cilium/ebpf"},
 	"stream/metrics": {"github.com/prometheus/client_golang", "github.com/prometheus/client_model"},
+
+	"stream/discovery":    {"github.com/miekg/dns", "github.com/fsnotify"},
+	"integration/dnstest": {"github.com/miekg/dns"},
 }
 
 // unsafePackages may import unsafe, in files whose name says so.

@@ -18,12 +18,12 @@ import (
 // network.
 const defaultPoll = 2 * time.Second
 
-// Options say how a Directory works. Only Changed is needed.
+// Options say how a Directory works. None is needed.
 type Options struct {
 	Logger *slog.Logger // nil = nothing is logged
 
 	// Changed tells that a source of a followed upstream has other servers than
-	// Expand has last shown for it. It is called on a goroutine of the
+	// Expand has last shown for it; nil = nobody is told. It is called on a goroutine of the
 	// Directory, never twice at once. A call may come late: for servers that an
 	// Expand has shown meanwhile, or for an upstream that has just gone.
 	Changed func(upstream string)

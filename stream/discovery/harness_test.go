@@ -100,7 +100,7 @@ func write(t *testing.T, path, content string) {
 
 // fast is a resolver that asks these servers again after a moment.
 func fast(servers ...string) conf.Resolver {
-	r := conf.Resolver{Timeout: time.Second, Valid: 20 * time.Millisecond}
+	r := conf.Resolver{Timeout: 5 * time.Second, Valid: 20 * time.Millisecond}
 	for _, s := range servers {
 		a, err := conf.ParseServerAddress(s)
 		if err != nil {

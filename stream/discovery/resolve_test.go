@@ -32,6 +32,7 @@ func TestFollowsName(t *testing.T) {
 	s.SetA("db.example", time.Second, "fd00::1", "10.0.0.9")
 	become(t, d, c, "10.0.0.9:5432=main*3", "[fd00::1]:5432=main*3")
 	await(t, "the change is told", func() bool { return r.calls("db") > 0 })
+	await(t, "the change is logged", func() bool { return len(r.lines("10.0.0.9")) > 0 })
 	line := r.lines("10.0.0.9")
 	if len(line) != 1 || !strings.Contains(line[0], `added=[10.0.0.9]`) || !strings.Contains(line[0], `removed="[10.0.0.1 10.0.0.2]"`) || !strings.Contains(line[0], "servers=2") {
 		t.Errorf("the change is logged as %q", line)
@@ -46,6 +47,7 @@ func TestFollowsTTL(t *testing.T) {
 	r := fast(s.Addr())
 	r.Valid = 0
 	c := config(r, resolved("db.example:5432"))
+	began := time.Now()
 	wantServers(t, adopt(t, d, c), "10.0.0.1:5432=db.example:5432")
 	for i, ip := range []string{"10.0.0.2", "10.0.0.1", "10.0.0.2"} {
 		s.SetA("db.example", time.Second, ip)
@@ -54,9 +56,25 @@ func TestFollowsTTL(t *testing.T) {
 			t.Errorf("after flip %d: %+v", i+1, got)
 		}
 	}
-	if n := s.Questions("db.example", dns.TypeA); n > 6 {
-		t.Errorf("asked %d times for three flips, with a TTL of 1 s", n)
+	if n, most := s.Questions("db.example", dns.TypeA), 1+int(time.Since(began)/time.Second); n > most {
+		t.Errorf("asked %d times in %v, with a TTL of 1 s", n, time.Since(began))
 	}
+}
+
+// withoutLastRecord cuts an answer where its last record begins, so that the
+// rest would be a valid set.
+func withoutLastRecord(answer []byte) []byte {
+	in := new(dns.Msg)
+	if err := in.Unpack(answer); err != nil || len(in.Answer) < 2 {
+		return answer
+	}
+	in.Extra, in.Answer = nil, in.Answer[:len(in.Answer)-1]
+	short, err := in.Pack()
+	if err != nil {
+		panic(err)
+	}
+	copy(short[4:12], answer[4:12]) // the counts of records
+	return short
 }
 
 func TestLastAnswerStays(t *testing.T) {
@@ -84,8 +102,7 @@ func TestLastAnswerStays(t *testing.T) {
 		"lame":     (*dnstest.Server).SetLame,
 		"garbage":  malformed(func(b []byte) []byte { return append(b[:12:12], "\xff\xff\xff\xff"...) }),
 		"nothing":  malformed(func([]byte) []byte { return []byte{} }),
-		// Cut where a record ends: the rest alone is a valid set.
-		"short": malformed(func(b []byte) []byte { return b[:len(b)-11-16] }),
+		"short":    malformed(withoutLastRecord),
 		// An answer that has the question of another.
 		"foreign": malformed(func(b []byte) []byte { b[13] ^= 1; return b }),
 	} {
@@ -153,6 +170,23 @@ func TestOneFamilyFails(t *testing.T) {
 
 	// One family is empty, and nobody knows of the other: the last ones stay.
 	failAndRecover(t, d, c, r, func() { s.SetFailureOf(dns.TypeAAAA, dns.RcodeServerFailure) }, func() { s.SetFailureOf(dns.TypeAAAA, dns.RcodeSuccess) })
+}
+
+// While one family fails, an empty other one does not say that there is none.
+func TestEmptyNeedsBothFamilies(t *testing.T) {
+	s := dnsServer(t, "10.0.0.1")
+	d, r := start(t, Options{})
+	c := config(fast(s.Addr()), resolved("db.example:1"))
+	adopt(t, d, c)
+	failAndRecover(t, d, c, r, func() {
+		s.SetFailureOf(dns.TypeAAAA, dns.RcodeServerFailure)
+		s.Remove("db.example")
+	}, func() {
+		s.SetA("db.example", time.Second, "10.0.0.1")
+		s.SetFailureOf(dns.TypeAAAA, dns.RcodeSuccess)
+	})
+	s.Remove("db.example")
+	become(t, d, c)
 }
 
 // A server that never answers for AAAA makes no source stale.
@@ -271,7 +305,9 @@ func TestQuestionIsSentAgain(t *testing.T) {
 	s := dnsServer(t, "10.0.0.1")
 	s.SetSilent(true)
 	d, _ := start(t, Options{})
-	c := config(fast(s.Addr()), resolved("db.example:1"))
+	r := fast(s.Addr())
+	r.Timeout = time.Minute
+	c := config(r, resolved("db.example:1"))
 	go func() {
 		for s.Questions("db.example", dns.TypeA) == 0 || s.Questions("db.example", dns.TypeAAAA) == 0 {
 			time.Sleep(time.Millisecond)
@@ -325,7 +361,7 @@ func TestSmallestTTL(t *testing.T) {
 		"zero":          {0, time.Second, func() { s.SetA("db.example", 0, "10.0.0.1", "fd00::1") }},
 		"one family":    {0, time.Minute, func() { s.SetA("db.example", time.Minute, "10.0.0.1") }},
 		"of the SOA":    {0, time.Second, func() { s.SetA("db.example", time.Minute) }},
-		"no name":         {0, time.Second, func() { s.Remove("db.example") }},
+		"no name":       {0, time.Second, func() { s.Remove("db.example") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.prepare()
