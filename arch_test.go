@@ -34,7 +34,6 @@ var allowed = map[string][]string{
 	"stream/tcp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", "stream/history", sysPkg, clockPkg, sysunix},
 	"stream/handover":       {"conf", sysunix},
 	"stream/health":         {"conf", clockPkg}, // no sessions, methods, groups or workers
-	"stream/discovery":      {"conf"},           // no groups, sessions, workers or checks
 	"stream/accesslog":      {"conf", "stream/stats", sysPkg, clockPkg},
 	"stream/decisions":      {"conf", "stream/balance", "stream/upstream", sysPkg, clockPkg},
 	"stream/stats":          {},
@@ -45,7 +44,6 @@ var allowed = map[string][]string{
 	"integration":           {"..."},
 	"integration/dnstest":   {},
 	"integration/netns":     {sysunix},
-	"integration/dnstest":   {},
 }
 
 const (
