@@ -17,14 +17,14 @@
 // new sessions, such as ALTER ROLE SET, are not seen on it either.
 //
 // How often a state changes is bounded, whatever the server does. Of n results
-// of one check there are at most 1 + 2n/(rise+fall) changes of health, the first
+// of one check there are at most 2 + 2n/(rise+fall) changes of health, the first
 // verdict included, because fall failures in a row must come before each
 // "unhealthy" and rise successes before each "healthy". A server that fails
 // every second check causes one change after the first verdict at most, and none
 // if the state that it is in takes two results to leave; only with rise = 1 and
 // fall = 1 does it cause one with each result. A replica that is over max_lag
 // every second time lags from the first one on and stays so if rise is more than
-// 1; of n readings at most 1 + 2n/(rise+1) change that. Being primary or replica
+// 1; of n readings at most 2 + 2n/(rise+1) change that. Being primary or replica
 // changes as soon as the server says so, at most once with each result, since a
 // client on the wrong one is worse than a change too many. n is the time divided
 // by the interval.
