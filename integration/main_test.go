@@ -35,6 +35,9 @@ func runTests(m *testing.M) int {
 	}
 	if raceEnabled {
 		scale = 3
+		// The race detector has a program sleep for a second before it exits, in
+		// case that threads still race. Here that would be minutes in all.
+		os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	}
 	if text := os.Getenv("WEIR_TEST_TIMEOUT_SCALE"); text != "" {
 		f, err := strconv.ParseFloat(text, 64)

@@ -597,7 +597,7 @@ func TestUpgradePause(t *testing.T) {
 	case long:
 		upgrades = 100
 	case raceEnabled:
-		upgrades = 3 // a start takes seconds
+		upgrades = 3 // a start takes ten times as long
 	}
 	p := startUpgradable(t, upgradeOne, vars{"server": serve(t, echo)})
 	var window upgradeWindow
