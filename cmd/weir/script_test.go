@@ -30,6 +30,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
+			env.Setenv("GORACE", "atexit_sleep_ms=20") // else the race detector ends each command with a second of sleep
 			return nil
 		},
 	})
