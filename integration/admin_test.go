@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirlb/weir/stream/admin"
 )
 
 // operated is two servers "a" and "b" of upstream "u" and a control API.
@@ -109,30 +111,40 @@ func wantWords(t *testing.T, text string, words ...string) {
 	}
 }
 
-// peersJSON is the part of `weir peers --json` that tests look at.
-type peersJSON struct {
-	Peers []struct {
-		Upstream, Name, Address, State, Admin string
-		Weight, Conns                         int
-		Sessions                              int `json:"sessions_total"`
-	}
-}
-
-// sessionsJSON is that of `weir sessions --json`.
-type sessionsJSON struct {
-	Total    int
-	Sessions []struct {
-		ID          uint64
-		Client      string
-		Peer, Phase string
-		CloseReason string `json:"close_reason"`
-	}
-}
-
-func (p *proxy) sessionsOf(args ...string) sessionsJSON {
+// sessions asks the control API, as `weir sessions` does, which costs far less
+// than to run a command.
+func (p *proxy) sessions(q admin.SessionQuery) *admin.Sessions {
 	p.t.Helper()
-	var s sessionsJSON
-	p.weirJSON(&s, append([]string{"sessions"}, args...)...)
+	s, err := p.control.Sessions(p.t.Context(), q)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+// sessionsNow returns how many sessions there are.
+func (p *proxy) sessionsNow() int {
+	p.t.Helper()
+	return p.sessions(admin.SessionQuery{Limit: 1}).Total
+}
+
+// peers asks for the peers of an upstream, or of all if it is "".
+func (p *proxy) peers(upstream string) []admin.Peer {
+	p.t.Helper()
+	all, err := p.control.Peers(p.t.Context(), upstream)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return all.Peers
+}
+
+// status asks how weir is.
+func (p *proxy) status() *admin.Status {
+	p.t.Helper()
+	s, err := p.control.Status(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	return s
 }
 
@@ -155,7 +167,7 @@ func TestAdminCommandsThatLook(t *testing.T) {
 	p := startOperated(t)
 	p.mustWeir("explain", "--record", "on")
 	_, name := p.connect()
-	id := p.sessionsOf().Sessions[0].ID
+	id := p.sessions(admin.SessionQuery{}).Sessions[0].ID
 	number := fmt.Sprint(id)
 	for _, test := range []struct {
 		args  []string
@@ -232,9 +244,8 @@ func TestDrainUnderLoad(t *testing.T) {
 		go func() { load(); loaded <- struct{}{} }()
 	}
 	a := func() (conns, total int, state string) {
-		var peers peersJSON
-		p.weirJSON(&peers, "peers", "u")
-		return peers.Peers[0].Conns, peers.Peers[0].Sessions, peers.Peers[0].State
+		first := p.peers("u")[0]
+		return first.Conns, int(first.Sessions), first.State
 	}
 	wantWords(t, p.mustWeir("drain", "u/a"), "u/a (", "is drained: no new sessions, ")
 	_, before, state := a()
@@ -272,7 +283,7 @@ func TestWeightAndDown(t *testing.T) {
 	if counts["a"] != 30 || counts["b"] != 10 {
 		t.Errorf("with weights 3 and 1 the sessions went to %v", counts)
 	}
-	eventually(t, 5*time.Second, "these have ended", func() bool { return p.sessionsOf().Total == 0 })
+	eventually(t, 5*time.Second, "these have ended", func() bool { return p.sessionsNow() == 0 })
 	c, name := p.connect()
 	for name != "b" {
 		c, name = p.connect()
@@ -296,7 +307,7 @@ func TestCloseCommand(t *testing.T) {
 	p := startOperated(t)
 	c, _ := p.connect()
 	other, _ := p.connect()
-	all := p.sessionsOf().Sessions
+	all := p.sessions(admin.SessionQuery{}).Sessions
 	id := all[0].ID
 	if all[0].Client != c.LocalAddr().String() {
 		id = all[1].ID
@@ -338,13 +349,14 @@ func TestExplainCommand(t *testing.T) {
 	if _, got := p.connect(); got != peer {
 		t.Errorf("the forecast was %s, the session went to %s", peer, got)
 	}
-	first := p.sessionsOf().Sessions[0].ID
+	first := p.sessions(admin.SessionQuery{}).Sessions[0].ID
 	wantWords(t, p.mustWeir("explain", fmt.Sprint(first)), "tries       2", "picked a by current weight", "connecting to a ("+dead+")", "refused", "picked b by current weight")
 	p.mustWeir("explain", "--record", "off")
 	c, _ := p.connect()
 	c.Close()
-	eventually(t, 5*time.Second, "the session has ended", func() bool { return len(p.sessionsOf("--ended").Sessions) == 1 })
-	last := p.sessionsOf("--ended").Sessions[0]
+	ended := admin.SessionQuery{Ended: true}
+	eventually(t, 5*time.Second, "the session has ended", func() bool { return p.sessions(ended).Total == 1 })
+	last := p.sessions(ended).Sessions[0]
 	wantWords(t, p.mustWeir("explain", fmt.Sprint(last.ID)), "its decisions were not recorded")
 	p.weir("explain", "4711", "--record", "on").wantFailure(t, 2, "takes no name")
 	p.weir("explain").wantFailure(t, 2, "explain what?")
@@ -551,7 +563,7 @@ func TestReloadRequireSafe(t *testing.T) {
 	}
 	wantWords(t, p.mustWeir("reload", "--dry-run"), "1 session of UDP whose clients go on in new ones")
 	wantWords(t, p.mustWeir("reload"), "reloaded:")
-	p.mustWeir("close", fmt.Sprint(p.sessionsOf().Sessions[0].ID)) // else the stop waits for it
+	p.mustWeir("close", fmt.Sprint(p.sessions(admin.SessionQuery{}).Sessions[0].ID)) // else the stop waits for it
 }
 
 // The control API answers while weir drains, and until it has stopped.
@@ -564,7 +576,7 @@ func TestControlAPIDuringADrain(t *testing.T) {
 	p.waitRefusing()
 	wantWords(t, p.mustWeir("status"), "not ready  draining", "1 now")
 	p.weir("reload").wantFailure(t, 1, "the server is stopping")
-	p.mustWeir("close", fmt.Sprint(p.sessionsOf().Sessions[0].ID))
+	p.mustWeir("close", fmt.Sprint(p.sessions(admin.SessionQuery{}).Sessions[0].ID))
 	wantReset(t, c)
 	p.wantExit(5*time.Second, 0)
 	if _, err := os.Lstat(filepath.Join(p.dir, "admin.sock")); err == nil {

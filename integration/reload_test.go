@@ -197,22 +197,15 @@ func (p *proxy) wantNotReloaded(text string, why ...string) {
 // shape describes what is configured.
 func (p *proxy) shape() string {
 	p.t.Helper()
-	var status struct {
-		Workers   int
-		Listeners []struct {
-			Name, Protocol, Upstream string
-			Addresses                []string
-		}
-		Upstreams []struct {
-			Name, Method string
-			Peers        int
-		}
+	status := p.status()
+	out := fmt.Sprintf("%d workers", status.Workers)
+	for _, x := range status.Listeners {
+		out += fmt.Sprintf("\n%s %s %v %s", x.Name, x.Protocol, x.Addresses, x.Upstream)
 	}
-	p.weirJSON(&status, "status")
-	var peers peersJSON
-	p.weirJSON(&peers, "peers")
-	out := fmt.Sprintf("%+v", status)
-	for _, x := range peers.Peers {
+	for _, x := range status.Upstreams {
+		out += fmt.Sprintf("\n%s %s %d", x.Name, x.Method, x.Peers)
+	}
+	for _, x := range p.peers("") {
 		out += fmt.Sprintf("\n%s %s %s %s %d", x.Upstream, x.Name, x.Address, x.Admin, x.Weight)
 	}
 	return out
@@ -221,10 +214,8 @@ func (p *proxy) shape() string {
 // conns returns how many connections each peer of an upstream is said to have.
 func (p *proxy) conns(upstream string) map[string]int {
 	p.t.Helper()
-	var peers peersJSON
-	p.weirJSON(&peers, "peers", upstream)
 	out := map[string]int{}
-	for _, x := range peers.Peers {
+	for _, x := range p.peers(upstream) {
 		out[x.Name] += x.Conns
 	}
 	return out
@@ -422,7 +413,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	// Whatever is made at the first use is there.
 	startShortSessions(t, s.short, 4).stop()
 	p.hup("reloaded")
-	eventually(t, 10*time.Second, "no session is left", func() bool { return p.sessionsOf().Total == 0 })
+	eventually(t, 10*time.Second, "no session is left", func() bool { return p.sessionsNow() == 0 })
 	base := p.fixedFDs()
 
 	k := startTalks(t, s.long, held)
@@ -459,7 +450,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	p.wantOneProcess()
 
 	// The counts are those of the sessions that there are, and rule the next picks.
-	eventually(t, 10*time.Second, "only the long sessions are left", func() bool { return p.sessionsOf().Total == held })
+	eventually(t, 10*time.Second, "only the long sessions are left", func() bool { return p.sessionsNow() == held })
 	if got := p.conns("long"); got["a"] != k.servers["a"] || got["b"] != k.servers["b"] {
 		t.Errorf("weir counts %v, there are %v", got, k.servers)
 	}
@@ -479,7 +470,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	more.close()
 	k.close()
 	p.reloadTo(0, s.text(s.plain()))
-	eventually(t, 10*time.Second, "all sessions have ended", func() bool { return p.sessionsOf().Total == 0 })
+	eventually(t, 10*time.Second, "all sessions have ended", func() bool { return p.sessionsNow() == 0 })
 	last := 0
 	eventually(t, 5*time.Second, "the descriptors of the start", func() bool { last = p.fixedFDs(); return last <= base })
 	t.Logf("%d reloads and %d that failed in %v (seed %d), %d short sessions, %d answers in %d long ones; descriptors %d before, %d beside the long sessions, %d after; RssAnon in MiB%s; %d threads",
@@ -600,7 +591,7 @@ func TestLogOfWorkersThatLeave(t *testing.T) {
 	for _, c := range held {
 		c.Close()
 	}
-	eventually(t, 10*time.Second, "all sessions have ended", func() bool { return p.sessionsOf().Total == 0 })
+	eventually(t, 10*time.Second, "all sessions have ended", func() bool { return p.sessionsNow() == 0 })
 	p.stop()
 	seen := map[string]int{}
 	for _, e := range p.entries() {

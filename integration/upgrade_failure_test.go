@@ -363,7 +363,7 @@ func TestUpgradeThatHangs(t *testing.T) {
 	})
 	held := dial(t, p.addr)
 	roundTrip(t, held)
-	within(t, 2*time.Second, "weir status meanwhile", func() { p.statusPid() })
+	within(t, 2*time.Second, "the control API meanwhile", func() { p.statusPid() })
 	within(t, 2*time.Second, "weir peers meanwhile", func() { p.mustWeir("peers") })
 	p.weir("upgrade").wantFailure(t, 1, "an upgrade is under way")
 	held.Close()

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirlb/weir/stream/admin"
 )
 
 // This file replaces a weir under load by one process after the other.
@@ -117,9 +119,7 @@ func (p *proxy) upgradeBySignal() {
 // statusPid asks who answers on the control API.
 func (p *proxy) statusPid() int {
 	p.t.Helper()
-	var s struct{ Pid int }
-	p.weirJSON(&s, "status")
-	return s.Pid
+	return p.status().PID
 }
 
 func (p *proxy) wantGone(pid int) {
@@ -510,7 +510,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		}
 		t.Logf("transferred %d MiB at %.0f MiB/s", transferred>>20, float64(transferred>>20)/time.Since(begin).Seconds())
 	})
-	eventually(t, 10*time.Second, "all sessions run", func() bool { return p.sessionsOf("--limit", "1").Total >= steady })
+	eventually(t, 10*time.Second, "all sessions run", func() bool { return p.sessionsNow() >= steady })
 	time.Sleep(time.Second)
 
 	firstRSS, firstFDs := rss(t, p.pid), countFDs(p.pid)
@@ -528,9 +528,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		if got := p.statusPid(); got != p.pid {
 			t.Errorf("upgrade %d: process %d answers on the control API, %d is in charge", k, got, p.pid)
 		}
-		var peers peersJSON
-		p.weirJSON(&peers, "peers", "long")
-		if a, b := peers.Peers[0].Conns, peers.Peers[1].Conns; a+b != talkers || max(a, b)-min(a, b) > 1 {
+		peers := p.peers("long")
+		if a, b := peers[0].Conns, peers[1].Conns; a+b != talkers || max(a, b)-min(a, b) > 1 {
 			t.Errorf("upgrade %d: least_conn counts %d and %d sessions, there are %d", k, a, b, talkers)
 		}
 		p.wantGone(old)
@@ -574,7 +573,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	for _, a := range all {
 		a.c.Close()
 	}
-	eventually(t, 10*time.Second, "no session is left", func() bool { return p.sessionsOf("--limit", "1").Total == 0 })
+	eventually(t, 10*time.Second, "no session is left", func() bool { return p.sessionsNow() == 0 })
 	syscall.Kill(p.pid, syscall.SIGTERM)
 	p.wantGone(p.pid)
 	p.wantWholeLives(all, int(shorts.Load()), transferred)
@@ -845,7 +844,7 @@ func TestUpgradeUDP(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, 5*time.Second, "all sessions", func() bool { return p.sessionsOf("--limit", "1").Total == clients })
+	eventually(t, 5*time.Second, "all sessions", func() bool { return p.sessionsNow() == clients })
 	for k := range upgrades {
 		old := p.pid
 		if u := p.upgrade(); u.Moved != clients || u.Left != 0 {
@@ -938,7 +937,7 @@ func TestUpgradeWhileConnecting(t *testing.T) {
 	slow := dial(t, p.addr)
 	io.WriteString(slow, "ping")
 	eventually(t, 5*time.Second, "a session connects", func() bool {
-		for _, s := range p.sessionsOf().Sessions {
+		for _, s := range p.sessions(admin.SessionQuery{}).Sessions {
 			if strings.HasPrefix(s.Phase, "connecting") {
 				return true
 			}
@@ -954,7 +953,7 @@ func TestUpgradeWhileConnecting(t *testing.T) {
 		roundTrip(t, held)
 		roundTrip(t, dial(t, addr))
 	})
-	within(t, 1500*time.Millisecond, "weir status during the upgrade", func() { p.statusPid() })
+	within(t, 1500*time.Millisecond, "the control API during the upgrade", func() { p.statusPid() })
 	within(t, 1500*time.Millisecond, "weir peers during the upgrade", func() { p.mustWeir("peers") })
 	s := <-answered
 	t.Logf("the upgrade took %v", time.Since(begin))
@@ -1006,7 +1005,7 @@ func TestUpgradeWithoutHandover(t *testing.T) {
 	if processGone(old) {
 		t.Error("the old process has gone, with a session")
 	}
-	if n := p.sessionsOf("--limit", "1").Total; n > 20 {
+	if n := p.sessionsNow(); n > 20 {
 		t.Errorf("%d sessions in the new process", n)
 	}
 	held.Close()

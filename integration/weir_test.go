@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,7 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/integration/netns"
+	"github.com/weirlb/weir/stream/admin"
 )
 
 // vars are what a configuration's $names stand for. $listen is a free loopback
@@ -37,6 +40,8 @@ type proxy struct {
 	done   chan struct{} // closed when the process has been waited for
 	base   int           // sockets it had open once it was running
 	ended  bool          // by the test, which looked at the exit code
+
+	control *admin.Client // of the control API, if the configuration has it on a unix socket
 }
 
 // where says under which circumstances weir is started.
@@ -94,6 +99,9 @@ func launch(t *testing.T, at where, config string, v vars) *proxy {
 		t.Fatalf("the configuration's $%s has no value", name)
 		return ""
 	})
+	if m := controlSocket.FindStringSubmatch(config); m != nil {
+		p.control = admin.NewClient(conf.Address{Path: m[1]}, "")
+	}
 	file := filepath.Join(p.dir, "weir.hcl")
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
@@ -126,6 +134,8 @@ func launch(t *testing.T, at where, config string, v vars) *proxy {
 	t.Cleanup(p.finish)
 	return p
 }
+
+var controlSocket = regexp.MustCompile(`listen += "unix:(.*/admin\.sock)"`)
 
 // finish ends weir after its test, and shows what it said if the test failed.
 func (p *proxy) finish() {
