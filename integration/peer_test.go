@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,19 +24,39 @@ func serve(t *testing.T, f func(net.Conn)) string {
 
 func serveOn(t *testing.T, network, addr string, f func(net.Conn)) string {
 	t.Helper()
+	return startServer(t, network, addr, f).addr
+}
+
+// server is a peer that startServer runs.
+type server struct {
+	addr     string
+	accepted atomic.Int64
+}
+
+// startServer is serveOn for who wants to know how many connections came.
+func startServer(t *testing.T, network, addr string, f func(net.Conn)) *server {
+	t.Helper()
 	ln, err := net.Listen(network, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := &server{addr: ln.Addr().String()}
 	var mu sync.Mutex
 	open := map[net.Conn]bool{} // guarded by mu; nil = the test has ended
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
 			c, err := ln.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
 			}
+			if err != nil {
+				// For want of something that may be there again soon.
+				t.Errorf("accept on %s: %v", s.addr, err)
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
+			s.accepted.Add(1)
 			mu.Lock()
 			if open == nil {
 				c.Close()
@@ -62,7 +83,7 @@ func serveOn(t *testing.T, network, addr string, f func(net.Conn)) string {
 		mu.Unlock()
 		running.Wait()
 	})
-	return ln.Addr().String()
+	return s
 }
 
 // echo sends back what it gets, its end too.

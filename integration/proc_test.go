@@ -2,8 +2,10 @@ package integration_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +32,35 @@ func countFDs(pid int, prefixes ...string) int {
 		}
 	}
 	return n
+}
+
+// socketsAt returns what the kernel has of the TCP sockets that have an IPv4 port
+// at either end, without those that only wait (TIME_WAIT): lines of /proc/net/tcp.
+func socketsAt(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(port)
+	table, _ := os.ReadFile("/proc/net/tcp")
+	out := ""
+	for line := range strings.Lines(string(table)) {
+		if out == "" || strings.Contains(line, fmt.Sprintf(":%04X ", n)) && strings.Fields(line)[3] != "06" {
+			out += line
+		}
+	}
+	return out
+}
+
+// kernelCount returns one of the TCP counters of /proc/net/netstat, -1 if there
+// is none.
+func kernelCount(name string) int {
+	text, _ := os.ReadFile("/proc/net/netstat")
+	lines := strings.Split(string(text), "\n")
+	for i := 1; i < len(lines); i += 2 { // the names, and below them the values
+		if at := slices.Index(strings.Fields(lines[i-1]), name); at >= 0 {
+			n, _ := strconv.Atoi(strings.Fields(lines[i])[at])
+			return n
+		}
+	}
+	return -1
 }
 
 // cpuTime returns the user and system time that a process has used. The unit of

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirlb/weir/stream/admin"
 )
 
 // scene is what all configurations of a reload test have in common.
@@ -24,6 +27,8 @@ type scene struct {
 	extra       []string // listening addresses that come and go
 	servers     []string // of upstream "short"
 	a, b, c     string   // of upstream "long"
+
+	peers map[string]*server // all of them, by address
 }
 
 // act is one configuration in a scene.
@@ -41,15 +46,18 @@ type act struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{
-		dir: tempDir(t), short: freeAddr(t), long: freeAddr(t),
-		a: serve(t, greeter("a")), b: serve(t, greeter("b")), c: serve(t, greeter("c")),
+	s := &scene{dir: tempDir(t), short: freeAddr(t), long: freeAddr(t), peers: map[string]*server{}}
+	peer := func(name string) string {
+		p := startServer(t, "tcp", "127.0.0.1:0", greeter(name))
+		s.peers[p.addr] = p
+		return p.addr
 	}
+	s.a, s.b, s.c = peer("a"), peer("b"), peer("c")
 	for range 3 {
 		s.extra = append(s.extra, freeAddr(t))
 	}
 	for range 6 {
-		s.servers = append(s.servers, serve(t, greeter("s")))
+		s.servers = append(s.servers, peer("s"))
 	}
 	return s
 }
@@ -262,11 +270,16 @@ type shortSessions struct {
 	first                atomic.Pointer[error]
 	stopping             atomic.Bool
 	running              sync.WaitGroup
+
+	late func(client net.Addr) // told of the first session whose greeting does not come
 }
 
-func startShortSessions(t *testing.T, addr string, clients int) *shortSessions {
+// startShortSessions has clients of upstream "short" come and go.
+func (s *scene) startShortSessions(p *proxy, clients int) *shortSessions {
+	t := p.t
 	t.Helper()
-	l := &shortSessions{addr: addr}
+	var once sync.Once
+	l := &shortSessions{addr: s.short, late: func(client net.Addr) { once.Do(func() { s.tellOfStuck(p, client) }) }}
 	for range clients {
 		l.running.Go(func() {
 			for !l.stopping.Load() {
@@ -284,10 +297,45 @@ func (l *shortSessions) session() error {
 		return err
 	}
 	defer c.Close()
-	if _, err := io.ReadFull(c, make([]byte, 2)); err != nil { // the server's name
+	name := make([]byte, 2) // the server's
+	c.SetReadDeadline(time.Now().Add(scaled(10 * time.Second)))
+	n, err := io.ReadFull(c, name)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		l.late(c.LocalAddr())
+		c.SetReadDeadline(time.Now().Add(scaled(20 * time.Second)))
+		_, err = io.ReadFull(c, name[n:])
+	}
+	if err != nil {
 		return fmt.Errorf("read greeting: %w", err)
 	}
+	c.SetDeadline(time.Now().Add(scaled(30 * time.Second)))
 	return tryRoundTrip(c)
+}
+
+// tellOfStuck logs what there is to know of a session whose server has not said
+// its name: who has not done what the others wait for?
+func (s *scene) tellOfStuck(p *proxy, client net.Addr) {
+	t, ctx := p.t, context.Background()
+	all, err := p.control.Sessions(ctx, admin.SessionQuery{Listener: "short"})
+	if err != nil {
+		t.Logf("%v waits for its greeting, and weir does not answer: %v", client, err)
+		return
+	}
+	t.Logf("%v waits for its greeting; weir has %d short sessions", client, all.Total)
+	for _, x := range all.Sessions {
+		t.Logf("session %d of %s: %s with %s (%s), %.1f s old, idle for %.1f s, %d bytes from the peer", x.ID, x.Client, x.Phase, x.Peer, x.PeerAddress, x.AgeSeconds, x.IdleSeconds, x.UpstreamBytesReceived)
+		if x.Client != client.String() {
+			continue
+		}
+		e, err := p.control.ExplainSession(ctx, x.ID)
+		t.Logf("weir explains it: %+v, %v", e, err)
+		if peer := s.peers[x.PeerAddress]; peer != nil {
+			t.Logf("its peer %s has accepted %d connections; of those below it has not accepted the ones without an inode:\n%s", peer.addr, peer.accepted.Load(), socketsAt(peer.addr))
+		}
+	}
+	for _, metric := range []string{"ListenOverflows", "ListenDrops", "SyncookiesSent", "SyncookiesFailed"} {
+		t.Logf("%s %d", metric, kernelCount(metric))
+	}
 }
 
 func (l *shortSessions) count(err error) {
@@ -411,7 +459,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	taken := serve(t, echo)
 	p := s.start(t, s.plain())
 	// Whatever is made at the first use is there.
-	startShortSessions(t, s.short, 4).stop()
+	s.startShortSessions(p, 4).stop()
 	p.hup("reloaded")
 	eventually(t, 10*time.Second, "no session is left", func() bool { return p.sessionsNow() == 0 })
 	base := p.fixedFDs()
@@ -420,7 +468,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	if n := k.servers["a"]; n != held/2 {
 		t.Fatalf("%d of %d sessions came to a", n, held)
 	}
-	l := startShortSessions(t, s.short, 8)
+	l := s.startShortSessions(p, 8)
 	l.await(t, sessions/20)
 	begin, bad := time.Now(), 0
 	var memory []int

@@ -298,7 +298,7 @@ func TestReloadsOfSteering(t *testing.T) {
 	p.hup("reloaded")
 	base, programs := p.fixedFDs(), countFDs(p.pid, "anon_inode:bpf")
 	k := startTalks(t, s.long, 20)
-	l := startShortSessions(t, s.short, 8)
+	l := s.startShortSessions(p, 8)
 	l.await(t, 100)
 	policies := []string{"auto", "least_sessions", "hash", "cpu", "none"}
 	y := x
