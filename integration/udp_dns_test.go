@@ -101,14 +101,14 @@ func TestUDPDNS(t *testing.T) {
 		{"large over UDP", []string{"+bufsize=4096", "big.weir.test", "TXT"}, []string{strings.TrimSpace(large), "(UDP)"}, 1, 0},
 		{"no such name", []string{"+noedns", "none.weir.test"}, []string{"NXDOMAIN", "(UDP)"}, 1, 0},
 	} {
-		before := len(p.udpEntries())
+		before := p.lines()
 		out := query(test.args...)
 		for _, want := range test.want {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: dig does not say %q:\n%s", test.name, want, out)
 			}
 		}
-		eventually(t, 5*time.Second, "all sessions have ended", func() bool { return len(p.udpEntries()) >= before+test.udp+test.tcp })
+		eventually(t, 5*time.Second, "all sessions have ended", func() bool { return p.lines() >= before+test.udp+test.tcp })
 		udp, tcp := 0, 0
 		for _, e := range p.udpEntries()[before:] {
 			switch {
@@ -126,7 +126,7 @@ func TestUDPDNS(t *testing.T) {
 	}
 
 	// Each query of a row gets its own answer, and its session ends with that.
-	before := len(p.udpEntries())
+	before := p.lines()
 	path := filepath.Join(p.dir, "queries")
 	if err := os.WriteFile(path, []byte(file.String()), 0o644); err != nil {
 		t.Fatal(err)
@@ -142,13 +142,13 @@ func TestUDPDNS(t *testing.T) {
 			t.Fatalf("answer %d is %v, want %s and %s", i, got[3*i:3*i+3], name, addr)
 		}
 	}
-	eventually(t, 5*time.Second, "all sessions have ended", func() bool { return len(p.udpEntries()) >= before+queries })
+	eventually(t, 5*time.Second, "all sessions have ended", func() bool { return p.lines() >= before+queries })
 	all := p.udpEntries()[before:]
 	if reasons := reasonsOf(all); reasons["answered"] != queries || len(all) != queries {
 		t.Errorf("sessions ended with %v, want %d answered", reasons, queries)
 	}
-	if n := countFDs(p.pid, "socket:") - p.base; n > len(p.udpEntries()) {
-		t.Errorf("%d sockets to the server after %d sessions", n, len(p.udpEntries()))
+	if n := countFDs(p.pid, "socket:") - p.base; n > p.lines() {
+		t.Errorf("%d sockets to the server after %d sessions", n, p.lines())
 	}
 	if long {
 		// Idle sockets are closed when they were not needed for 10 to 20 s.
