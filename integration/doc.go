@@ -8,6 +8,9 @@
 // this test binary run again in a role (role_test.go), or programs (program_test.go).
 // Package netns has namespaces for what needs a network of its own.
 //
+// Tests that wait most of the time run beside each other (t.Parallel), three for
+// each CPU. Those that keep the machine busy, or that measure it, run alone.
+//
 // Units and ranges: every wait polls until a deadline; WEIR_TEST_TIMEOUT_SCALE
 // multiplies all deadlines on a slow machine. WEIR_LONG=1 runs loads for 30 s
 // instead of a few. WEIR_TEST_BINARY names a binary to test instead of one

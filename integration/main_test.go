@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -57,6 +58,10 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+	if err := setParallel(3 * runtime.GOMAXPROCS(0)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
 	before := leftovers()
 	code := m.Run()
 	if left := waitForLeftovers(before); code == 0 && left != "" {
@@ -64,6 +69,18 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	return code
+}
+
+// setParallel says how many tests may run at a time, unless the command line
+// does.
+func setParallel(n int) error {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(n))
 }
 
 // build returns the path of the binary to test.

@@ -9,8 +9,9 @@ import (
 // A process that stands still in the middle of a bulk transfer delays it and
 // damages nothing.
 func TestPausedProcess(t *testing.T) {
+	t.Parallel()
 	const size = 200 << 20
-	pause := 2 * time.Second
+	pause := time.Second
 	if long {
 		pause = 5 * time.Second
 	}
@@ -21,6 +22,7 @@ func TestPausedProcess(t *testing.T) {
 		{"client sends and pauses", "receive-on", "send-to", "client"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			peer := startRole(t, test.peer, "127.0.0.1:0", size)
 			p := start(t, oneServer, vars{"server": peer.wait("ready")})
 			client := startRole(t, test.client, p.addr, size)

@@ -19,6 +19,7 @@ func (p *proxy) wantStartFailure(why string) {
 }
 
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	taken := serve(t, echo)
 	dir := tempDir(t)
 	if err := os.WriteFile(dir+"/file", nil, 0o644); err != nil {
@@ -44,6 +45,7 @@ func TestStartFails(t *testing.T) {
 		{"server is the listener itself", oneServer, vars{"listen": "127.0.0.1:7", "server": "127.0.0.1:7"}, `127.0.0.1:7`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			v := vars{"server": "127.0.0.1:9"}
 			for name, value := range test.vars {
 				v[name] = value
@@ -63,6 +65,7 @@ func TestStartFails(t *testing.T) {
 // A start that waits, here for a reader of the pipe that the access log goes
 // to, can be called off.
 func TestStartCanBeInterrupted(t *testing.T) {
+	t.Parallel()
 	path := tempDir(t) + "/fifo"
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -75,6 +78,7 @@ func TestStartCanBeInterrupted(t *testing.T) {
 }
 
 func TestConfigurationFileIsMissing(t *testing.T) {
+	t.Parallel()
 	out, err := tryRun(5*time.Second, binary, "run", "-c", tempDir(t)+"/nonesuch.hcl")
 	if exitCode(err) != 1 || !strings.Contains(out, "nonesuch.hcl") {
 		t.Errorf("%v: %s, want exit code 1 and the file's name", err, out)
@@ -82,6 +86,7 @@ func TestConfigurationFileIsMissing(t *testing.T) {
 }
 
 func TestBadCommandLine(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"run", "--nonesuch"}, {"nonesuch"}, {"run", "extra"}} {
 		if out, err := tryRun(5*time.Second, binary, args...); exitCode(err) != 2 || !strings.Contains(out, "weir --help") {
 			t.Errorf("weir %q: %v: %s, want exit code 2 and where to get help", args, err, out)
@@ -91,6 +96,7 @@ func TestBadCommandLine(t *testing.T) {
 
 // Workers share a port with SO_REUSEPORT. Two processes must not.
 func TestSecondWeirOnTheSamePortRefusesToStart(t *testing.T) {
+	t.Parallel()
 	first := start(t, oneServer, vars{"server": serve(t, says("first"))})
 	second := launch(t, where{}, oneServer, vars{"listen": first.addr, "server": serve(t, says("second"))})
 	second.wantStartFailure("bind: address already in use")

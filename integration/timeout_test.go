@@ -28,8 +28,8 @@ func TestIdleTimeout(t *testing.T) {
 		  idle_timeout = "600ms"
 		}`
 	tick := func(c net.Conn) time.Time {
-		for range 8 { // 1.6 s in all
-			time.Sleep(200 * time.Millisecond)
+		for range 12 { // 1.2 s in all
+			time.Sleep(100 * time.Millisecond)
 			io.WriteString(c, "x")
 		}
 		return time.Now()
@@ -56,8 +56,8 @@ func TestIdleTimeout(t *testing.T) {
 			last <- tick(c)
 			waitClosed(c)
 		})})
-		if b, err := io.ReadAll(dial(t, p.addr)); err != nil || len(b) != 8 {
-			t.Errorf("read %q and then %v, want 8 bytes and a clean end", b, err)
+		if b, err := io.ReadAll(dial(t, p.addr)); err != nil || len(b) != 12 {
+			t.Errorf("read %q and then %v, want 12 bytes and a clean end", b, err)
 		}
 		lasted(t, "the end came", time.Since(<-last), 600*time.Millisecond)
 		p.wantEnd(5*time.Second, "idle_timeout", 200)

@@ -11,7 +11,6 @@ import (
 
 // iperf3 talks over TCP and sends over UDP, to one port.
 func TestUDPIperf(t *testing.T) {
-	t.Parallel()
 	iperf := need(t, "iperf3", "iperf3")
 	port := freeUDPPort(t)
 	startProgram(t, exec.Command(iperf, "-s", "-B", "127.0.0.1", "-p", port))
@@ -34,12 +33,14 @@ func TestUDPIperf(t *testing.T) {
 		}`, vars{"port": port})
 	_, through, _ := net.SplitHostPort(p.addr)
 
-	for _, args := range [][]string{
-		{"--length", "1200"},
-		{"--length", "1200", "--reverse"},
+	ways := [][]string{
 		{"--length", "1200", "--bidir"},
 		{"--length", "16000", "--reverse"},
-	} {
+	}
+	if long {
+		ways = append(ways, []string{"--length", "1200"}, []string{"--length", "1200", "--reverse"})
+	}
+	for _, args := range ways {
 		args = append([]string{"-u", "-c", "127.0.0.1", "-p", through, "-P", "4", "-b", "5M", "-t", seconds(load), "-J"}, args...)
 		type sum struct {
 			Bytes   float64
@@ -79,7 +80,7 @@ func TestUDPIperf(t *testing.T) {
 		}
 		t.Logf("%v: %d datagrams, %.1f Mbit/s, %d lost", args[12:], all.Packets, all.Bytes*8/1e6/load.Seconds(), all.Lost)
 		// A buffer holds a fifth of a second; a machine may be busier than that,
-		// with all the other tests at work. What is lost then is some per cent.
+		// with other packages' tests at work. What is lost then is some per cent.
 		if all.Lost > all.Packets/20 {
 			t.Errorf("iperf3 %v: %d of %d datagrams were lost", args, all.Lost, all.Packets)
 		}

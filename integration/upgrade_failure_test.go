@@ -203,6 +203,7 @@ func (o *intact) check(t *testing.T) {
 // Whatever the new process does, the old one goes on with all sessions, and says
 // why.
 func TestUpgradeThatFails(t *testing.T) {
+	t.Parallel()
 	o := startIntact(t)
 	p := o.p
 	file := filepath.Join(p.dir, "weir.hcl")
