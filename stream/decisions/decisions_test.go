@@ -147,7 +147,17 @@ func decode(t *testing.T, line string) map[string]any {
 
 // What only some methods have: scores, ties, keys, probes and a fallback.
 func TestJSONOfOtherMethods(t *testing.T) {
-	a, b := &upstream.Peer{Name: "a"}, &upstream.Peer{Name: "b", Backup: true}
+	u := conf.NewUpstream("u")
+	for _, name := range []string{"a", "b"} {
+		s := conf.NewServer(conf.Address{Host: "127.0.0.1", Port: 1})
+		s.Name, s.Backup = name, name == "b"
+		u.Servers = append(u.Servers, s)
+	}
+	peers, err := upstream.Resolve(t.Context(), &u, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := peers[0], peers[1]
 	d := &upstream.Decision{
 		Method: conf.Hash, Peer: a, By: "hash of the key", Tied: 2, Fallback: "reasons", Key: "\x01",
 		Candidates: []upstream.Candidate{{Peer: a, Candidate: balance.Candidate{Scored: true}}, {Peer: b}},

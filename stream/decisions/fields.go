@@ -88,7 +88,7 @@ func candidates(d *upstream.Decision) []candidate {
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
 		out[i] = candidate{
-			Peer: c.Peer.Name, Address: c.Peer.String(), Backup: c.Peer.Backup,
+			Peer: c.Peer.Name, Address: c.Peer.String(), Backup: c.Peer.IsBackup(),
 			Weight: c.Weight, Effective: c.Effective, CurrentBefore: c.Before, CurrentAfter: c.After,
 			Conns: c.Conns, MaxConns: c.MaxConns, Fails: c.Fails, MaxFails: c.MaxFails,
 			LeftOut: leftOut(c.Left),

@@ -23,10 +23,10 @@ type Options struct {
 	Logger *slog.Logger // nil = nothing is logged
 
 	// Changed tells that a source of a followed upstream has other servers than
-	// Expand has last shown for it; nil = nobody is told. It is called on a goroutine of the
+	// Expand has last shown for it. It is called on a goroutine of the
 	// Directory, never twice at once. A call may come late: for servers that an
 	// Expand has shown meanwhile, or for an upstream that has just gone.
-	Changed func(upstream string)
+	Changed func(upstream string) // nil = nobody is told
 
 	Hosts      string        // "" = /etc/hosts
 	ResolvConf string        // "" = /etc/resolv.conf

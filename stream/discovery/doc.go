@@ -29,10 +29,12 @@
 // knows any number of levels).
 //
 // Units and ranges: a source is asked again after the smallest TTL of its
-// answer, at least [minTTL] and at most [maxTTL], or after the resolver's
-// `valid`. After a failure that is 1 s, doubling up to 30 s, but never longer
-// than after an answer. Up to 10 % is added to spread the questions. At most
-// 1,000 addresses of a name are taken; a file may have 4 MiB and 10,000 servers.
+// answer, at least 1 s and at most 5 min, or after the resolver's `valid`; an
+// empty answer without a `valid` holds 30 s at most. After a failure that is 1 s,
+// doubling up to 30 s, but never longer than after an answer. Up to 10 % is added
+// to spread the questions. At most 1,000 addresses of a name or service are
+// taken; a file may have 4 MiB and 10,000 servers. A question takes the
+// resolver's timeout for each server that is silent, and SRV names take two.
 //
 // Errors: there are none to handle. A source that fails is logged when it
 // becomes stale and when it is fresh again, and [Source] holds its last error.

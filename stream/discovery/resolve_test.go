@@ -111,7 +111,7 @@ func TestLastAnswerStays(t *testing.T) {
 			s := dnsServer(t, "10.0.0.1", "10.0.0.2", "10.0.0.3")
 			d, r := start(t, Options{})
 			res := fast(s.Addr())
-			res.Timeout = 100 * time.Millisecond
+			res.Timeout = time.Second
 			c := config(res, resolved("db.example:5432"))
 			if got := adopt(t, d, c); len(got) != 3 {
 				t.Fatalf("servers are %q", got)
@@ -279,7 +279,7 @@ func TestNextServer(t *testing.T) {
 			spoil(bad)
 			d, _ := start(t, Options{})
 			r := fast(bad.Addr(), s.Addr())
-			r.Timeout = 200 * time.Millisecond
+			r.Timeout = time.Second
 			c := config(r, resolved("db.example:1"))
 			wantServers(t, adopt(t, d, c), "10.0.0.1:1=db.example:1")
 			await(t, "it was asked again", func() bool { return sourceOf(t, d).Answers > 5 })
@@ -415,7 +415,7 @@ func TestSearchList(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	write(t, path, "# made by hand\nnameserver 127.0.0.1\nsearch one.example two.example. .\n")
 	d, _ := start(t, Options{ResolvConf: path, port: port})
-	system := conf.Resolver{Timeout: time.Second, Valid: 20 * time.Millisecond}
+	system := conf.Resolver{Timeout: 5 * time.Second, Valid: 20 * time.Millisecond}
 
 	c := config(system, resolved("db:1"))
 	wantServers(t, adopt(t, d, c), "10.0.0.2:1=db:1")
@@ -441,7 +441,7 @@ func TestSearchListWithFailure(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	write(t, path, "nameserver 127.0.0.1\nsearch one.example two.example\n")
 	n := newNetwork(&Options{Hosts: "none", ResolvConf: path, port: port})
-	h := host{name: "db", resolver: newResolver(n, &conf.Resolver{Timeout: time.Second})}
+	h := host{name: "db", resolver: newResolver(n, &conf.Resolver{Timeout: 5 * time.Second})}
 	ask := func(want ...string) {
 		t.Helper()
 		a := h.ask(t.Context())

@@ -78,6 +78,7 @@ func TestServiceKeepsSettings(t *testing.T) {
 	}
 	want := block
 	want.Service, want.Address, want.Weight = false, list[0].Address, 60
+	want.Host, want.Origin = "a.example", "a target of "+block.Address.Host
 	if list[0] != want || list[0].Address.String() != "10.0.0.1:5432" {
 		t.Errorf("got %+v, want %+v", list[0], want)
 	}

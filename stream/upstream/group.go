@@ -74,7 +74,7 @@ func newShape(u *conf.Upstream, peers []*Peer, seed uint64) (*shape, error) {
 	sh := &shape{balance: u.Balance, congestion: u.Congestion, rules: rulesOf(u)}
 	for _, p := range peers {
 		tier := primary
-		if p.Backup {
+		if p.IsBackup() {
 			tier = backup
 		}
 		sh.peers[tier] = append(sh.peers[tier], p)

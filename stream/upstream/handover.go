@@ -13,7 +13,7 @@ import (
 
 // Ref names a peer for another process.
 func (g *Group) Ref(p *Peer) handover.PeerRef {
-	return handover.PeerRef{Upstream: g.Name, Name: p.Name, Addr: p.addrString, Backup: p.Backup}
+	return handover.PeerRef{Upstream: g.Name, Name: p.Name, Addr: p.addrString, Backup: p.IsBackup()}
 }
 
 // Find returns the peer of that name and address. One that the configuration
@@ -23,7 +23,7 @@ func (g *Group) Find(r handover.PeerRef, workers int) *Peer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.Peers() {
-		if p.Name == r.Name && p.addrString == r.Addr && p.Backup == r.Backup {
+		if p.Name == r.Name && p.addrString == r.Addr && p.IsBackup() == r.Backup {
 			return p
 		}
 	}
@@ -98,7 +98,7 @@ func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 		return balance.Seconds(now.Add(-ago).Seconds())
 	}
 	for _, p := range g.Peers() {
-		if p.Name != st.Name || p.addrString != st.Addr || p.Backup != st.Backup || st.Weight < 1 {
+		if p.Name != st.Name || p.addrString != st.Addr || p.IsBackup() != st.Backup || st.Weight < 1 {
 			continue
 		}
 		b := &p.balance

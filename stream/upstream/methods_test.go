@@ -68,7 +68,7 @@ func TestEveryMethodGoesToTheBackups(t *testing.T) {
 			g := newMethodGroup(t, method, func(_ int, s *conf.Server) { s.FailTimeout = 5 * time.Second })
 			now := clock.Now()
 			held, tried := sessionOf(g, 1, now, "a", "b")
-			if held == nil || !held.Backup || len(tried) != 3 {
+			if held == nil || !held.IsBackup() || len(tried) != 3 {
 				t.Fatalf("tried %v, held %v", tried, held)
 			}
 			if slices.Contains(tried, "down") || tried[0] == tried[1] {
@@ -77,7 +77,7 @@ func TestEveryMethodGoesToTheBackups(t *testing.T) {
 			g.Release(held, Succeeded, Took{}, now)
 			for client := range 50 {
 				held, tried := sessionOf(g, client, now)
-				if held == nil || !held.Backup || len(tried) != 1 {
+				if held == nil || !held.IsBackup() || len(tried) != 1 {
 					t.Fatalf("with the primaries unavailable: tried %v", tried)
 				}
 				g.Release(held, Succeeded, Took{}, now)
@@ -85,7 +85,7 @@ func TestEveryMethodGoesToTheBackups(t *testing.T) {
 			now = now.Add(6 * time.Second)
 			for client := range 50 {
 				held, tried := sessionOf(g, client, now)
-				if held == nil || held.Backup != (method == conf.Single) || len(tried) != 1 {
+				if held == nil || held.IsBackup() != (method == conf.Single) || len(tried) != 1 {
 					t.Fatalf("with the primaries back: tried %v", tried)
 				}
 				g.Release(held, Succeeded, Took{}, now)

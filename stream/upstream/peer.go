@@ -19,15 +19,14 @@ type Peer struct {
 	Addr       netip.AddrPort // not valid for a unix socket
 	Path       string         // of a unix socket; "" = Addr counts
 	Host       string         // name that the address was found by; "" = none
-	Backup     bool
 	addrString string
-	tier       int // set by NewGroup
 
 	stats atomic.Pointer[[]*stats.Peer] // one for each worker, written by that worker only; grows
 
 	// for sessions that look between picks
 	forsaken atomic.Bool // UDP sessions leave it
 	removed  atomic.Bool // no longer in the configuration
+	backup   atomic.Bool
 
 	// guarded by the group's mutex
 	balance    balance.Peer
@@ -36,6 +35,7 @@ type Peer struct {
 	axes       [Axes]AxisState
 	turns      [Axes]uint64 // transitions since it came
 	history    transitions
+	tier       int    // of the group's shape
 	role       string // what the checks say of its role; AxisRole may have Conflict instead
 	roleCause  string // and why
 	record
@@ -49,7 +49,7 @@ const inConfiguration = "in the configuration"
 type settings struct {
 	weight, maxFails, maxConns int
 	failTimeout, slowStart     time.Duration
-	down                       bool
+	backup, down               bool
 }
 
 // String returns the peer's address as nginx logs it: 127.0.0.1:5432,
@@ -58,6 +58,10 @@ func (p *Peer) String() string { return p.addrString }
 
 // IsUnix reports whether the peer is a unix socket.
 func (p *Peer) IsUnix() bool { return p.Path != "" }
+
+// IsBackup reports whether the peer is used only when no primary peer can be
+// picked.
+func (p *Peer) IsBackup() bool { return p.backup.Load() }
 
 // Stats returns the counters that a worker writes.
 func (p *Peer) Stats(worker int) *stats.Peer { return (*p.stats.Load())[worker] }
@@ -81,11 +85,10 @@ func (p *Peer) IsForsaken() bool { return p.forsaken.Load() }
 
 func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
 	p := &Peer{
-		Name:   s.Name,
-		Addr:   addr,
-		Path:   s.Address.Path,
-		Host:   s.Host,
-		Backup: s.Backup,
+		Name: s.Name,
+		Addr: addr,
+		Path: s.Address.Path,
+		Host: s.Host,
 		balance: balance.Peer{
 			Server:      s.Address.String(),
 			Weight:      s.Weight,
@@ -96,6 +99,7 @@ func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
 			SlowStart:   balance.Millis(s.SlowStart.Milliseconds()),
 		},
 	}
+	p.backup.Store(s.Backup)
 	p.stats.Store(new([]*stats.Peer))
 	p.growStats(workers)
 	p.addrString = addr.String()
@@ -105,7 +109,7 @@ func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
 		p.Host = s.Address.Host
 	}
 	p.balance.Address = p.addrString
-	p.configured = settings{s.Weight, s.MaxFails, s.MaxConns, s.FailTimeout, s.SlowStart, s.Down}
+	p.configured = settings{s.Weight, s.MaxFails, s.MaxConns, s.FailTimeout, s.SlowStart, s.Backup, s.Down}
 	now := clock.Now()
 	p.axes = [Axes]AxisState{
 		AxisAdmin: {balance.Up.String(), now, ""}, AxisDiscovery: {Present, now, s.Origin},
@@ -177,7 +181,7 @@ func (s State) String() string { return stateNames[s] }
 // the peer's.
 func (s *Snapshot) complete(p *Peer, single bool, at clock.Time) {
 	now := balance.Seconds(at.Seconds())
-	s.Peer, s.Name, s.Addr, s.Backup = p, p.Name, p.addrString, p.Backup
+	s.Peer, s.Name, s.Addr, s.Backup = p, p.Name, p.addrString, p.IsBackup()
 	s.Available = single || s.Balance.Available(now)
 	s.Warmth = s.Balance.Warmth(balance.Millis(at.Millis()))
 	s.State = s.state(now)

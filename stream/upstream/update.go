@@ -14,7 +14,6 @@ import (
 // several with the same address and name the nth stays the nth.
 type identity struct {
 	name, addr string
-	backup     bool
 	nth        int
 }
 
@@ -23,7 +22,7 @@ func numbered(peers []*Peer) iter.Seq2[identity, *Peer] {
 	return func(yield func(identity, *Peer) bool) {
 		seen := map[identity]int{}
 		for _, p := range peers {
-			id := identity{name: p.Name, addr: p.addrString, backup: p.Backup}
+			id := identity{name: p.Name, addr: p.addrString}
 			seen[id]++
 			id.nth = seen[id]
 			if !yield(id, p) {
@@ -54,7 +53,7 @@ func (g *Group) Plan(u *conf.Upstream, peers []*Peer, workers int) (*Plan, error
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	old := maps.Collect(numbered(g.Peers()))
-	for id, p := range numbered(peers) {
+	for id, p := range numbered(slices.Concat(sh.peers[:]...)) {
 		was := old[id]
 		if was == nil {
 			plan.Added = append(plan.Added, p)
@@ -89,13 +88,14 @@ func (g *Group) Update(plan *Plan) {
 	same := sameBalance(&was.balance, &is.balance) && len(plan.Added)+len(plan.Removed) == 0
 	total := 0
 	for tier := range is.peers {
+		same = same && len(is.peers[tier]) == len(was.peers[tier])
 		for i, fresh := range is.peers[tier] {
 			total += fresh.balance.Weight
 			p := plan.stays[fresh]
 			if p == nil {
 				continue
 			}
-			same = same && p.configured.weight == fresh.configured.weight && was.peers[tier][min(i, len(was.peers[tier])-1)] == p
+			same = same && p.configured.weight == fresh.configured.weight && i < len(was.peers[tier]) && was.peers[tier][i] == p
 			g.configureLocked(p, fresh, &was.rules, &is.rules, now)
 			// The methods were made with the fresh peers, off the lock, and keep
 			// this slice. What they have worked out is of weights and addresses.
@@ -175,6 +175,7 @@ func (g *Group) configureLocked(p, from *Peer, was, is *rules, now clock.Time) {
 		capacity = AtMaxConns
 	}
 	g.turnLocked(p, AxisCapacity, capacity, inConfiguration, now)
+	p.backup.Store(from.configured.backup)
 	p.configured = from.configured
 	p.growStats(len(*from.stats.Load()))
 }

@@ -242,3 +242,47 @@ func TestUpdateKeepsTheMethodsPlace(t *testing.T) {
 		t.Errorf("%v with updates, %v without", updated, plain)
 	}
 }
+
+// A server that becomes a backup, or is one no longer, is the same peer: that is
+// what the priorities of SRV records do.
+func TestUpdateOfTheTier(t *testing.T) {
+	at := func(backups ...bool) (*conf.Upstream, []*Peer) {
+		u := conf.NewUpstream("u")
+		for i, b := range backups {
+			s := conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(i + 1)})
+			s.Backup = b
+			u.Servers = append(u.Servers, s)
+		}
+		peers, err := Resolve(t.Context(), &u, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &u, peers
+	}
+	u, peers := at(false, true, true)
+	g, err := NewGroup(u, peers, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := clock.Now()
+	for i, c := range [][]bool{{true, false, true}, {true, true, false}, {false, false, false}, {false, true, true}} {
+		u, fresh := at(c...)
+		plan, err := g.Plan(u, fresh, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(plan.Added)+len(plan.Removed) > 0 || len(plan.Changed) == 0 {
+			t.Fatalf("change %d adds %v, removes %v and changes %v", i, plan.Added, plan.Removed, plan.Changed)
+		}
+		g.Update(plan)
+		for range 6 {
+			var a Attempts
+			g.Begin(&a, Limits{}, now)
+			p := g.Pick(&a, now)
+			if p == nil || p.IsBackup() || !slices.Contains(peers, p) || c[p.Addr.Port()-1] {
+				t.Fatalf("after change %d %v was picked", i, p)
+			}
+			g.Release(p, Succeeded, Took{}, now)
+		}
+	}
+}
