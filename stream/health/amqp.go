@@ -14,7 +14,9 @@ import (
 )
 
 // newAMQP returns a probe that keeps a connection to a virtual host and opens
-// and closes a channel on it each time, which RabbitMQ does not log.
+// and closes a channel on it each time, which RabbitMQ does not log. RabbitMQ
+// tells only after three seconds that it refuses a login: with a shorter timeout
+// that is the time being up while logging in.
 func newAMQP(h *conf.HealthCheck, at *endpoint) (probe, error) {
 	return &keeper{at: at, open: func(_ context.Context, _ *link, c net.Conn) (session, error) {
 		conn, err := amqp.Open(c, amqp.Config{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -278,6 +279,59 @@ func TestStopIsNoResult(t *testing.T) {
 			t.Errorf("last goodbye said: %v; state %+v", p.last, c.Checks()[0])
 		}
 	})
+}
+
+// Stop lets a check that runs end in its own time, if that is soon.
+func TestStopLetsACheckEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cut error
+		k, p := fakeCheck(func(ctx context.Context, _ int) (reading, error) {
+			time.Sleep(80 * time.Millisecond)
+			cut = ctx.Err()
+			return alive(""), nil
+		})
+		c := start([]*check{k}, Options{Jitter: none})
+		time.Sleep(10 * time.Millisecond)
+		begun := time.Now()
+		c.Stop()
+		if took := time.Since(begun); took != 70*time.Millisecond || cut != nil || !p.last {
+			t.Errorf("stopped in %v, the check is told %v, last goodbye said: %v", took, cut, p.last)
+		}
+	})
+}
+
+// A whole Checker on real sockets: a server that comes, goes and comes back.
+func TestServerGoes(t *testing.T) {
+	target := nobody(t)
+	h := conf.NewHealthCheck(conf.CheckTCP)
+	h.Interval, h.Timeout = 10*time.Millisecond, scaled(5*time.Second)
+	reports := make(chan Verdict, 10)
+	c, err := Start([]conf.HealthCheck{h}, target, Options{Report: func(v Verdict) { reports <- v }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	want := func(health Health, cause string) {
+		t.Helper()
+		select {
+		case v := <-reports:
+			if v.Health != health || v.Cause != cause || v.Lag != -1 {
+				t.Errorf("reported %+v, want %v, %q", v, health, cause)
+			}
+		case <-time.After(scaled(10 * time.Second)):
+			t.Fatalf("no report, want %v", health)
+		}
+	}
+	refused := "connecting to " + target.Addr.String() + ": connection refused"
+	want(Unhealthy, "tcp: first check failed: "+refused)
+	ln, err := net.Listen("tcp", target.Addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveOn(t, ln, silent)
+	want(Healthy, "tcp: 2 of 2 passed")
+	ln.Close()
+	want(Unhealthy, "tcp: 3 of 3 failed: "+refused)
 }
 
 // What Start refuses, each with the check's name and the reason.

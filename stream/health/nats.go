@@ -23,6 +23,10 @@ func newNATS(h *conf.HealthCheck, at *endpoint) (probe, error) {
 	}}, nil
 }
 
+// natsLine bounds a line, of which INFO with the addresses of a whole cluster is
+// the longest.
+const natsLine = 16 << 10
+
 type natsSession struct {
 	conn   net.Conn
 	r      *bufio.Reader
@@ -38,7 +42,7 @@ type natsInfo struct {
 }
 
 func openNATS(ctx context.Context, h *conf.HealthCheck, config *tls.Config, l *link) (*natsSession, error) {
-	s := &natsSession{conn: l, r: bufio.NewReaderSize(l, maxBytes)}
+	s := &natsSession{conn: l, r: bufio.NewReaderSize(l, natsLine)}
 	op, arg, err := s.line("INFO")
 	if err != nil {
 		return nil, err
@@ -122,7 +126,7 @@ func (s *natsSession) bye() {}
 func (s *natsSession) line(awaited string) (op, arg string, err error) {
 	b, err := s.r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
-		return "", "", fmt.Errorf("a line of more than %d KiB", maxBytes>>10)
+		return "", "", fmt.Errorf("a line of more than %d KiB", natsLine>>10)
 	}
 	if err != nil {
 		return "", "", doing("waiting for "+awaited, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/weirlb/weir/conf"
 )
@@ -16,13 +17,14 @@ func newSendExpect(h *conf.HealthCheck, at *endpoint) (probe, error) {
 		return nil, errors.New("no steps")
 	}
 	return &visit{at: at, talk: func(_ context.Context, c net.Conn) (reading, error) {
-		return alive(""), takeSteps(h.Steps, c)
+		return alive(""), takeSteps(h.Steps, c, 4<<10)
 	}}, nil
 }
 
 // takeSteps sends and waits. What has come after the bytes that a step waited
 // for is the next one's; what has come before a step sends is no answer to it.
-func takeSteps(steps []conf.Step, c net.Conn) error {
+// Each read has room for that many bytes, as long as all are within maxBytes.
+func takeSteps(steps []conf.Step, c net.Conn, room int) error {
 	var seen []byte
 	for i := range steps {
 		s := &steps[i]
@@ -34,7 +36,7 @@ func takeSteps(steps []conf.Step, c net.Conn) error {
 			continue
 		}
 		var err error
-		if seen, err = await(s, seen, c); err != nil {
+		if seen, err = await(s, seen, c, room); err != nil {
 			return err
 		}
 	}
@@ -43,7 +45,7 @@ func takeSteps(steps []conf.Step, c net.Conn) error {
 
 // await reads until what the step wants has come, and returns what came after
 // it. It reads into the array of seen.
-func await(s *conf.Step, seen []byte, c net.Conn) ([]byte, error) {
+func await(s *conf.Step, seen []byte, c net.Conn, room int) ([]byte, error) {
 	for {
 		if end := find(s, seen); end >= 0 {
 			return seen[:copy(seen, seen[end:])], nil
@@ -51,10 +53,8 @@ func await(s *conf.Step, seen []byte, c net.Conn) ([]byte, error) {
 		if len(seen) == maxBytes {
 			return nil, fmt.Errorf("the first %d KiB are without %s", maxBytes>>10, wanted(s))
 		}
-		if cap(seen) < maxBytes {
-			seen = append(make([]byte, 0, maxBytes), seen...)
-		}
-		n, err := c.Read(seen[len(seen):maxBytes])
+		seen = slices.Grow(seen, min(room, maxBytes-len(seen)))
+		n, err := c.Read(seen[len(seen):min(cap(seen), maxBytes)])
 		seen = seen[:len(seen)+n]
 		if n == 0 && err != nil {
 			what := "waiting for " + wanted(s)

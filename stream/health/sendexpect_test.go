@@ -104,7 +104,7 @@ func FuzzSteps(f *testing.F) {
 		if found {
 			_, _, found = strings.Cut(rest, second)
 		}
-		err := takeSteps([]conf.Step{expect(first), expect(second)}, &pieces{text: text, cut: cut})
+		err := takeSteps([]conf.Step{expect(first), expect(second)}, &pieces{text: text, cut: cut}, 1)
 		if (err == nil) != found {
 			t.Errorf("%q, then %q, in %q: %v", first, second, text, err)
 		}

@@ -27,7 +27,7 @@ func newUDP(h *conf.HealthCheck, at *endpoint) (probe, error) {
 		expects = expects || s.Expect != nil || s.Match != nil
 	}
 	return &visit{at: at, talk: func(ctx context.Context, c net.Conn) (reading, error) {
-		if err := takeSteps(steps, c); err != nil || expects {
+		if err := takeSteps(steps, c, maxBytes); err != nil || expects {
 			return alive(""), err
 		}
 		_, err := c.Read(make([]byte, 1))

@@ -20,7 +20,7 @@ func serveUDP(t *testing.T, f func(string) string) Target {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b := make([]byte, 2000)
+		b := make([]byte, 64<<10)
 		for {
 			n, from, err := c.ReadFrom(b)
 			if err != nil {
@@ -50,6 +50,7 @@ func TestUDP(t *testing.T) {
 		return func(h *conf.HealthCheck) { h.Steps, h.Timeout = steps, scaled(20*time.Second) }
 	}
 	newProber(t, echo, conf.CheckUDP, long(send("ping"), expect("PING"), send("pong"), matches("^P.NG$"))).wantOK("")
+	newProber(t, echo, conf.CheckUDP, long(send(strings.Repeat(".", 20000)+"ping"), matches("PING$"))).wantOK("")
 	newProber(t, echo, conf.CheckUDP, long(send("ping"))).wantOK("answered")
 	newProber(t, mute, conf.CheckUDP, short(send("ping"))).wantOK("not refused")
 	newProber(t, mute, conf.CheckUDP, short()).wantOK("not refused")
