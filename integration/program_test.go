@@ -32,11 +32,21 @@ func need(t *testing.T, program, debianPackage string) string {
 	return ""
 }
 
-// startProgram runs a server until the test ends.
-func startProgram(t *testing.T, cmd *exec.Cmd) {
+// program is a server that a test has started.
+type program struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  *output
+	last syscall.Signal // that ends it after the test
+	done chan struct{}  // closed when the process has been waited for
+}
+
+// startProgram runs a server until the test ends, or stops it before.
+func startProgram(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
-	log := new(output)
-	cmd.Stdout, cmd.Stderr = log, log
+	// SIGINT has postgres end its sessions too.
+	p := &program{t: t, cmd: cmd, log: new(output), last: syscall.SIGINT, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p.log, p.log
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}
@@ -46,25 +56,52 @@ func startProgram(t *testing.T, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
 	go func() {
 		cmd.Wait()
-		close(done)
+		close(p.done)
 	}()
 	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGINT) // for postgres: end sessions and stop
-		select {
-		case <-done:
-		case <-time.After(scaled(10 * time.Second)):
-			t.Errorf("%s does not stop", cmd.Path)
-			cmd.Process.Kill()
-			<-done
-		}
+		p.stop(p.last)
 		if t.Failed() {
-			text := log.String()
+			text := p.log.String()
 			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), text[max(0, len(text)-2000):])
 		}
 	})
+	return p
+}
+
+// stop sends a signal, to the whole group of a process that has its own, and
+// waits for the end. It may be called again.
+func (p *program) stop(s syscall.Signal) {
+	p.t.Helper()
+	p.send(s)
+	select {
+	case <-p.done:
+	case <-time.After(scaled(10 * time.Second)):
+		p.t.Errorf("%s does not stop", p.cmd.Path)
+		p.send(syscall.SIGKILL)
+		<-p.done
+	}
+}
+
+func (p *program) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *program) send(s syscall.Signal) {
+	if p.ended() {
+		return // the id may be another's by now
+	}
+	pid := p.cmd.Process.Pid
+	if p.cmd.SysProcAttr.Setpgid {
+		pid = -pid
+	}
+	syscall.Kill(pid, s)
 }
 
 // run runs a program to its end and returns its output, both streams.
