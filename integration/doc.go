@@ -6,6 +6,8 @@
 // A test starts weir with start, which returns a proxy: the running process
 // with its address, access log and process log. Peers are goroutines (peer_test.go),
 // this test binary run again in a role (role_test.go), or programs (program_test.go).
+// The tests of failover have a clientele (clientele_test.go), and tell what
+// happened when, beside what the configuration promises (axes_test.go).
 // Package netns has namespaces for what needs a network of its own.
 //
 // Tests that wait most of the time run beside each other (t.Parallel), three for
@@ -25,7 +27,7 @@
 // loopback interface and in the tests' own namespaces.
 //
 // It needs Linux and Go; root for namespaces; and for their tests the Debian
-// packages postgresql, redis-server, redis-tools, iperf3, nginx, wrk, unbound,
-// bind9-dnsutils, bsdutils and
-// iproute2. What can be tested without a process is left to the packages.
+// packages postgresql, mariadb-server-core, galera-4, redis-server, redis-tools,
+// rabbitmq-server, mosquitto, mosquitto-clients, nats-server, iperf3, nginx,
+// wrk, unbound, bind9-dnsutils, bsdutils and iproute2. What can be tested without a process is left to the packages.
 package integration

@@ -3,8 +3,6 @@ package integration_test
 import (
 	"fmt"
 	"net"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,23 +12,10 @@ import (
 // and returns both addresses.
 func startPostgres(t *testing.T) (tcp, unix string) {
 	t.Helper()
-	initdb, postgres, psql := need(t, "initdb", "postgresql"), need(t, "postgres", "postgresql"), need(t, "psql", "postgresql-client")
-	dir := tempDir(t)
-	create := exec.Command(initdb, "-D", dir+"/data", "-U", "postgres", "--auth=trust", "--no-sync")
-	create.Dir, create.SysProcAttr = dir, asUser(t, dir)
-	if out, err := create.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
-	port := strconv.Itoa(freePorts(t, 1))
-	server := exec.Command(postgres, "-D", dir+"/data", "-p", port, "-k", dir,
-		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=100")
-	server.Dir, server.SysProcAttr = dir, asUser(t, dir)
-	startProgram(t, server)
-	eventually(t, 20*time.Second, "postgres answers", func() bool {
-		_, err := tryRun(5*time.Second, psql, "-h", dir, "-p", port, "-U", "postgres", "-c", "select 1")
-		return err == nil
-	})
-	return "127.0.0.1:" + port, fmt.Sprintf("unix:%s/.s.PGSQL.%s", dir, port)
+	n := newPostgres(t, "postgres")
+	n.create()
+	n.start()
+	return n.addr(), fmt.Sprintf("unix:%s/.s.PGSQL.%s", n.dir, n.port)
 }
 
 func TestPostgres(t *testing.T) {
