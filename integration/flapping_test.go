@@ -65,6 +65,7 @@ func TestFlappingServer(t *testing.T) {
 	begin := l.event("weir has started; every second check fails")
 	p.waitAxis(10*time.Second, "calm/a", axisActive, isHealthy)
 	c := dial(t, p.addr)
+	c.SetDeadline(time.Now().Add(scaled(2 * d)))
 	for time.Since(begin) < d {
 		roundTrip(t, c)
 		ask := dial(t, p.addr) // a new session is had at any time
