@@ -91,12 +91,33 @@ func (s *Server) follow(e upstream.Event) {
 	if e.Axis != upstream.AxisAdmin { // else it was said already
 		s.logger.Log(context.Background(), levelOf(e), "peer turned", args...)
 	}
-	s.dismiss(&dismissal{
-		group: g, peer: p, fate: fate, before: e.At, reason: reasonOf(e.Axis, e.To),
-		// A demoted server is the wrong one for the sessions that it had then, also
-		// if it is the right one again; a sick one that has got well is not.
-		off: func() bool { return e.Axis != upstream.AxisRole && !g.Stands(p, e.Axis, e.To) },
-	})
+	s.dismiss(&dismissal{group: g, peer: p, fate: fate, before: e.At, reason: reasonOf(e.Axis, e.To), off: func() bool {
+		switch e.Axis {
+		case upstream.AxisRole:
+			// A demoted server is the wrong one for the sessions that it had then,
+			// also if it is the right one again.
+			return false
+		case upstream.AxisAdmin:
+			return !g.Stands(p, e.Axis, e.To)
+		}
+		return !g.Stands(p, e.Axis, e.To) || g.State().Panic
+	}})
+}
+
+// calm ends the sessions that a panic has left with the sick.
+func (s *Server) calm(e upstream.Event) {
+	for _, p := range e.Group.Snapshot(nil, e.At) {
+		for _, a := range [...]upstream.Axis{upstream.AxisActive, upstream.AxisPassive} {
+			at := p.Axes[a]
+			if at.Value != upstream.Unhealthy && at.Value != upstream.Ejected {
+				continue
+			}
+			s.dismiss(&dismissal{
+				group: e.Group, peer: p.Peer, fate: e.Group.Fate(a, at.Value), before: e.At, reason: reasonOf(a, at.Value),
+				off: func() bool { return !e.Group.Stands(p.Peer, a, at.Value) || e.Group.State().Panic },
+			})
+		}
+	}
 }
 
 func (s *Server) alarm(e upstream.Event) {
@@ -107,11 +128,16 @@ func (s *Server) alarm(e upstream.Event) {
 	case upstream.ConflictEnded:
 		s.logger.Warn("one peer claims what only one may have", "upstream", g.Name, "has", g.State().Incumbent)
 	case upstream.Succession:
-		s.logger.Warn("another peer has what only one may have", "upstream", g.Name, "peer", e.Peer.Name, "address", e.Peer.String(), "epoch", g.State().Epoch)
+		epoch, level := g.State().Epoch, slog.LevelWarn
+		if epoch == 1 {
+			level = slog.LevelInfo // the first to have it
+		}
+		s.logger.Log(context.Background(), level, "another peer has what only one may have", "upstream", g.Name, "peer", e.Peer.Name, "address", e.Peer.String(), "epoch", epoch)
 	case upstream.PanicBegun:
 		s.logger.Error("too few peers are healthy: all are used (panic_threshold)", "upstream", g.Name)
 	case upstream.PanicEnded:
 		s.logger.Warn("enough peers are healthy: only these are used", "upstream", g.Name)
+		s.calm(e)
 	}
 }
 

@@ -303,6 +303,56 @@ func TestRecoveryEndsTheClosing(t *testing.T) {
 	}
 }
 
+// When nearly everybody is said to be sick, it is the checks that are: nobody's
+// sessions are closed for it. What is still sick when that is over loses them.
+func TestPanicKeepsSessions(t *testing.T) {
+	st := newStage(t, "master", "master")
+	st.check.Role = conf.AnyRole
+	s, addr := st.start(func(u *conf.Upstream) {
+		u.OnState.Unhealthy = conf.CloseFate
+		u.PanicThreshold = 0.6
+	})
+	for i := range st.servers {
+		st.wantAxis(s, i, upstream.AxisActive, upstream.Healthy)
+	}
+	x, first := dial(t, addr)
+	y, _ := dial(t, addr)
+	for i, j := range st.servers {
+		j.role.Store("")
+		st.wantAxis(s, i, upstream.AxisActive, upstream.Unhealthy)
+	}
+	got := map[string]bool{}
+	for range 4 {
+		c, who := dial(t, addr)
+		got[who] = true
+		c.Close()
+	}
+	if len(got) != 2 {
+		t.Errorf("in a panic sessions go to %v", got)
+	}
+	echoes(t, x)
+	echoes(t, y)
+	if n := ended(s, stats.PeerUnhealthy); n != 0 {
+		t.Fatalf("%d sessions were closed in a panic", n)
+	}
+	// One of two is enough now.
+	cfg := reloadConfig(s.Bound()[0].Addr, st.servers[0].addr, st.servers[1].addr)
+	cfg.Upstreams[0].Checks = []conf.HealthCheck{st.check}
+	cfg.Upstreams[0].OnState.Unhealthy = conf.CloseFate
+	cfg.Upstreams[0].PanicThreshold = 0.3
+	st.servers[1].role.Store("master")
+	st.wantAxis(s, 1, upstream.AxisActive, upstream.Healthy)
+	cfg.Listeners[0].Listen[0].Port = 0
+	mustReload(t, s, cfg)
+	if first != st.servers[0].addr.Host {
+		x, y = y, x
+	}
+	if !isReset(x) {
+		t.Error("the session of the sick server was not reset when the panic was over")
+	}
+	echoes(t, y)
+}
+
 // What the operator drains, and what a file no longer names, is handled as
 // on_state says; servers that stay are not touched.
 func TestDrainedAndRemoved(t *testing.T) {

@@ -58,7 +58,7 @@ func sums(u *stream.UpstreamState) UpstreamSums {
 	out := UpstreamSums{Name: u.Name, Method: u.Method, Peers: len(u.Peers)}
 	for i := range u.Peers {
 		out.Conns += u.Peers[i].Balance.Conns
-		if p := peer(u.Name, &u.Peers[i]); p.Eligible {
+		if u.Peers[i].Eligible {
 			out.Usable++
 		}
 	}
@@ -107,7 +107,7 @@ func peer(upstreamName string, p *upstream.Snapshot) Peer {
 		out.EjectedForSeconds = max(p.EjectedUntil.Sub(clock.Now()).Seconds(), 0)
 	}
 	out.SlowStart, out.Checks, out.Axes = p.Warmth, []Check{}, map[string]Axis{}
-	out.Eligible = p.Available && b.Admin == balance.Up && b.Withheld == balance.Eligible && !b.Full()
+	out.Eligible = p.Eligible
 	for i, a := range p.Axes {
 		out.Axes[upstream.Axis(i).String()] = Axis{a.Value, a.Since.Wall(), a.Cause}
 	}

@@ -159,14 +159,13 @@ func (s sink) peer(p *upstream.Snapshot, group, name string) {
 			s.put(peerTransitions, float64(p.Turns[a]), group, name, p.Addr, axis.String())
 		}
 	}
-	eligible := p.Available && b.Admin == balance.Up && b.Withheld == balance.Eligible && !b.Full()
 	l := peerWeight.with(group, name, p.Addr)
 	for _, v := range [...]struct {
 		f *family
 		n float64
 	}{
 		{peerAvailable, bit(p.Available)},
-		{peerEligible, bit(eligible)},
+		{peerEligible, bit(p.Eligible)},
 		{peerSlowStart, p.Warmth},
 		{peerBackup, bit(p.Backup)},
 		{peerWeight, float64(b.Weight)},

@@ -138,6 +138,7 @@ type Snapshot struct {
 	Verdict balance.Left
 
 	Available bool   // live traffic has left it available; the only peer always is
+	Eligible  bool   // it may be picked now, slow start aside
 	Failures  uint64 // failed attempts since the peer came, whether they count against it or not
 	Axes      [Axes]AxisState
 	Turns     [Axes]uint64 // transitions since the peer came
@@ -183,6 +184,7 @@ func (s *Snapshot) complete(p *Peer, single bool, at clock.Time) {
 	now := balance.Seconds(at.Seconds())
 	s.Peer, s.Name, s.Addr, s.Backup = p, p.Name, p.addrString, p.IsBackup()
 	s.Available = single || s.Balance.Available(now)
+	s.Eligible = s.Available && s.Balance.Admin == balance.Up && s.Balance.Withheld == balance.Eligible && !s.Balance.Full()
 	s.Warmth = s.Balance.Warmth(balance.Millis(at.Millis()))
 	s.State = s.state(now)
 	if single && (s.State == Unavailable || s.State == Trial) {
