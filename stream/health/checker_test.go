@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -233,19 +233,20 @@ func TestReportsAreSerial(t *testing.T) {
 		k.Rise, k.Fall, k.Interval = 1, 1, time.Millisecond
 		list = append(list, k)
 	}
-	var one sync.Mutex
+	var reporting atomic.Bool
+	var reports atomic.Int64
 	var last Health
 	var c *Checker
-	reports, stopped := 0, false
+	var stopped atomic.Bool
 	ready := make(chan struct{})
 	c = start(list, Options{Report: func(v Verdict) {
-		if !one.TryLock() {
+		if !reporting.CompareAndSwap(false, true) {
 			t.Error("two reports at once")
 			return
 		}
-		defer one.Unlock()
+		defer reporting.Store(false)
 		<-ready
-		if stopped {
+		if stopped.Load() {
 			t.Error("a report after Stop")
 		}
 		if v.Health == last {
@@ -255,14 +256,12 @@ func TestReportsAreSerial(t *testing.T) {
 			t.Errorf("%v is reported while the verdict is %v", v.Health, now.Health)
 		}
 		last = v.Health
-		reports++
+		reports.Add(1)
 	}})
 	close(ready)
-	eventually(t, 10*time.Second, "fifty reports", func() bool { one.Lock(); defer one.Unlock(); return reports >= 50 })
+	eventually(t, 10*time.Second, "fifty reports", func() bool { return reports.Load() >= 50 })
 	c.Stop()
-	one.Lock()
-	stopped = true
-	one.Unlock()
+	stopped.Store(true)
 }
 
 // A check that was cut off by Stop says nothing about the server.
