@@ -38,7 +38,6 @@ func (s *sink) count() int {
 // A sender of log lines that is never answered makes no sessions pile up:
 // logger for each line, and one logger for many.
 func TestUDPSyslog(t *testing.T) {
-	t.Parallel()
 	logger := need(t, "logger", "bsdutils")
 	const none = `responses = "none"
 		quarantine = "100ms"`
@@ -128,7 +127,8 @@ func TestUDPSyslog(t *testing.T) {
 					t.Errorf("%d sessions for %d lines, want %d to %d", sessions, sent, fewest, most)
 				}
 				t.Logf("%d lines, %d sessions; at most %d sockets to the server in the first half of the time, %d in the second", sent, sessions, open, late)
-				if limit := open + open/2 + 5; late > limit {
+				// How many lines a second there are is up to the machine.
+				if limit := open + open/2 + 10; late > limit {
 					t.Errorf("%d sockets in the second half, %d in the first: they pile up", late, open)
 				}
 				if reasonsOf(all)[test.reason] != sessions {
