@@ -213,7 +213,6 @@ func TestStalledAccessLog(t *testing.T) {
 
 // A log that nobody reads does not keep weir from stopping.
 func TestStalledAccessLogAndTerm(t *testing.T) {
-	t.Parallel()
 	p, _ := stalledLog(t, 4*linesInPipe)
 	p.signal(syscall.SIGTERM)
 	p.wantExit(10*time.Second, 0)
@@ -224,7 +223,6 @@ func TestStalledAccessLogAndTerm(t *testing.T) {
 
 // An attempt to rotate a log that stalls does not make weir deaf to signals.
 func TestStalledAccessLogAndReopen(t *testing.T) {
-	t.Parallel()
 	p, _ := stalledLog(t, 4*linesInPipe)
 	p.signal(syscall.SIGUSR1)
 	time.Sleep(100 * time.Millisecond)

@@ -122,7 +122,7 @@ func TestUDPPeerKilledUnderLoad(t *testing.T) {
 	if limit := scaled(3 * every); last > limit {
 		t.Errorf("a datagram sent %v after the kill was lost, want none after %v", last, limit)
 	}
-	if first < -scaled(every) {
+	if first < -scaled(3*every) { // what is on its way when the server dies is lost too
 		t.Errorf("a datagram was lost %v before the kill", -first)
 	}
 	if most := clients/2*2 + 8; len(lost) > most {
