@@ -56,8 +56,8 @@ func amqpError(what string, err error) error {
 	case !errors.As(err, &e):
 	case e.Server:
 		return fmt.Errorf("%s: %d %s", what, e.Code, e.Reason)
-	case e.Reason == io.EOF.Error():
-		err = io.EOF
+	case e == amqp.ErrClosed, e.Reason == io.EOF.Error():
+		err = io.EOF // the one if it was noticed before, the other if only now
 	default:
 		err = errors.New(e.Reason)
 	}

@@ -142,9 +142,6 @@ func TestReports(t *testing.T) {
 		c := start([]*check{k}, Options{Jitter: none, Report: func(v Verdict) {
 			fmt.Fprintf(&got, "%v %v %s: %s\n", time.Since(begun), v.Health, v.ShownRole(), v.Cause)
 		}})
-		if v := c.Verdict(); v.Health != Unknown || v.Role != RoleUnknown || v.Cause != "not checked yet" {
-			t.Errorf("begins with %+v", v)
-		}
 		time.Sleep(11500 * time.Millisecond)
 		c.Stop()
 		const want = `0s healthy primary: postgres: it leads
@@ -271,7 +268,11 @@ func TestStopIsNoResult(t *testing.T) {
 			<-ctx.Done()
 			return reading{}, ctx.Err()
 		})
+		k.Role = conf.Primary
 		c := start([]*check{k}, Options{Jitter: none, Report: func(v Verdict) { t.Errorf("reported %+v", v) }})
+		if v := c.Verdict(); v.Health != Unknown || v.Role != RoleUnknown || v.Cause != "not checked yet" {
+			t.Errorf("begins with %+v", v)
+		}
 		time.Sleep(100 * time.Millisecond)
 		c.Stop()
 		if !p.last || c.Checks()[0].Failed != 0 {

@@ -2,7 +2,7 @@ package health
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/weirlb/weir/conf"
 )
@@ -36,9 +36,9 @@ var kinds = map[conf.CheckKind]func(*conf.HealthCheck, *endpoint) (probe, error)
 }
 
 func newProbe(h *conf.HealthCheck, at *endpoint) (probe, error) {
-	make := kinds[h.Kind]
-	if make == nil {
-		return nil, fmt.Errorf("unknown kind")
+	create := kinds[h.Kind]
+	if create == nil {
+		return nil, errors.New("unknown kind")
 	}
-	return make(h, at)
+	return create(h, at)
 }

@@ -39,16 +39,16 @@ func TestSendExpect(t *testing.T) {
 		{[]conf.Step{expect("220"), expect("hello"), expect("world\r\n")}, ""},
 		{[]conf.Step{expect("hello"), matches(`^ w.*d\r\n`), send("quit"), expect("QUIT")}, ""},
 		{[]conf.Step{expect("\n"), send("a\x00b"), expect("A\x00B")}, ""},
-		{[]conf.Step{expect("hello"), expect("hello")}, `timed out after 100ms waiting for "hello" after " world\r\n"`},
-		{[]conf.Step{expect("world\r\n"), send("quit"), expect("world")}, `timed out after 100ms waiting for "world" after "QUIT"`}, // not what came before it
-		{[]conf.Step{matches("^250")}, `timed out after 100ms waiting for a match of "^250" after "220 hello world\r\n"`},
+		{[]conf.Step{expect("hello"), expect("hello")}, `timed out after LIMIT waiting for "hello" after " world\r\n"`},
+		{[]conf.Step{expect("world\r\n"), send("quit"), expect("world")}, `timed out after LIMIT waiting for "world" after "QUIT"`}, // not what came before it
+		{[]conf.Step{matches("^250")}, `timed out after LIMIT waiting for a match of "^250" after "220 hello world\r\n"`},
 	} {
 		p := newProber(t, target, conf.CheckSendExpect, func(h *conf.HealthCheck) { h.Steps = test.steps })
 		if test.want == "" {
 			p.wantOK("")
 			continue
 		}
-		p.h.Timeout = 100 * time.Millisecond
+		p.h.Timeout = scaled(300 * time.Millisecond)
 		p.wantFailure(test.want)
 	}
 }

@@ -198,10 +198,11 @@ func (p *prober) wantOK(note string) reading {
 	return r
 }
 
-// wantFailure fails the test unless a check fails with that cause. In it, ADDR
-// stands for the target's address.
+// wantFailure fails the test unless a check fails with that cause, in which LIMIT
+// stands for the check's timeout.
 func (p *prober) wantFailure(want string) {
 	p.t.Helper()
+	want = strings.ReplaceAll(want, "LIMIT", p.h.Timeout.String())
 	r, failure := p.once()
 	if failure == "" {
 		p.t.Errorf("%s: passed with %+v, want %q", p.h.Kind, r, want)

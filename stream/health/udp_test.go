@@ -44,7 +44,7 @@ func TestUDP(t *testing.T) {
 	mute := serveUDP(t, func(text string) string { got <- text; return "" })
 	refuses := nobody(t)
 	short := func(steps ...conf.Step) func(h *conf.HealthCheck) {
-		return func(h *conf.HealthCheck) { h.Steps, h.Timeout = steps, 100*time.Millisecond }
+		return func(h *conf.HealthCheck) { h.Steps, h.Timeout = steps, scaled(300*time.Millisecond) }
 	}
 	long := func(steps ...conf.Step) func(h *conf.HealthCheck) {
 		return func(h *conf.HealthCheck) { h.Steps, h.Timeout = steps, scaled(20*time.Second) }
@@ -54,8 +54,8 @@ func TestUDP(t *testing.T) {
 	newProber(t, echo, conf.CheckUDP, long(send("ping"))).wantOK("answered")
 	newProber(t, mute, conf.CheckUDP, short(send("ping"))).wantOK("not refused")
 	newProber(t, mute, conf.CheckUDP, short()).wantOK("not refused")
-	newProber(t, mute, conf.CheckUDP, short(send("ping"), expect("PING"))).wantFailure(`timed out after 100ms waiting for "PING"`)
-	newProber(t, echo, conf.CheckUDP, short(send("ping"), expect("ping"))).wantFailure(`timed out after 100ms waiting for "ping" after "PING"`)
+	newProber(t, mute, conf.CheckUDP, short(send("ping"), expect("PING"))).wantFailure(`timed out after LIMIT waiting for "PING"`)
+	newProber(t, echo, conf.CheckUDP, short(send("ping"), expect("ping"))).wantFailure(`timed out after LIMIT waiting for "ping" after "PING"`)
 	newProber(t, refuses, conf.CheckUDP, long(send("ping"))).wantFailure("after the datagram: connection refused")
 	newProber(t, refuses, conf.CheckUDP, long()).wantFailure("after the datagram: connection refused")
 	newProber(t, refuses, conf.CheckUDP, long(send("ping"), expect("PING"))).wantFailure(`waiting for "PING": connection refused`)
