@@ -7,7 +7,9 @@
 //
 //	GET    /v1/status                       the process and its sums
 //	GET    /v1/upstreams                    upstreams with their peers
-//	GET    /v1/peers?upstream=              peers alone
+//	GET    /v1/peers?upstream=              peers alone: each with its axes and checks; groups and sources by upstream
+//	GET    /v1/peers/UPSTREAM/PEER/history  its latest changes on the axes
+//	GET    /v1/discovery                    the names and files that servers are discovered from
 //	POST   /v1/peers/UPSTREAM/PEER          {"admin": "up|drain|down"} or {"weight": N}
 //	GET    /v1/sessions                     ?listener= &peer= &older=10m &limit=100, the oldest first; limit=0 is all
 //	GET    /v1/sessions?ended=true          the last ones that have ended, ?limit=100

@@ -20,7 +20,7 @@ const (
 	Answered                            // UDP: every datagram has had its answers
 	NoAnswer                            // UDP: fewer answers than the listener expects came within idle_timeout
 	PeerRefused                         // UDP: the peer had nobody listening (ICMP port unreachable)
-	PeerDown                            // UDP: the operator has set the peer down; the client goes to another one
+	PeerDown                            // UDP: the peer was set down, removed or found sick; the client goes to another one
 	Evicted                             // UDP: another client needed the room
 	ClosedByOperator                    // the operator has closed this very session
 	PeerUnhealthy                       // on_state: a check or outlier detection went against the peer

@@ -229,9 +229,6 @@ func (g *Group) FateOfRemoved() conf.Fate { return g.shape.Load().rules.onState.
 // verdicts; 0 = any number.
 func (g *Group) Pace() conf.Rate { return g.shape.Load().rules.onState.Pace }
 
-// Checked reports whether there are health checks.
-func (g *Group) Checked() bool { return g.shape.Load().rules.checked }
-
 // Verdict is what the checks of a peer say.
 type Verdict struct {
 	Active string // Unknown, Healthy, Unhealthy
