@@ -26,6 +26,7 @@ const (
 const (
 	isPresent   = "present"
 	isAvailable = "available"
+	isEjected   = "ejected"
 	isHealthy   = "healthy"
 	isUnhealthy = "unhealthy"
 	isPrimary   = "primary"
