@@ -230,16 +230,14 @@ func TestReportsAreSerial(t *testing.T) {
 		k.Rise, k.Fall, k.Interval = 1, 1, time.Millisecond
 		list = append(list, k)
 	}
-	var reporting atomic.Bool
-	var reports atomic.Int64
+	var reporting, stopped atomic.Bool
+	var reports atomic.Int32
 	var last Health
 	var c *Checker
-	var stopped atomic.Bool
 	ready := make(chan struct{})
 	c = start(list, Options{Report: func(v Verdict) {
-		if !reporting.CompareAndSwap(false, true) {
+		if reporting.Swap(true) {
 			t.Error("two reports at once")
-			return
 		}
 		defer reporting.Store(false)
 		<-ready

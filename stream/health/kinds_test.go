@@ -153,16 +153,19 @@ func fullBacklog(t *testing.T) Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
-	for range 10 {
-		c, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+	target := loopback(name.(*unix.SockaddrInet4).Port)
+	for range 4 {
+		c, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
-			return Target{Addr: mustAddr(addr), Host: "127.0.0.1"}
+			t.Fatal(err)
 		}
-		t.Cleanup(func() { c.Close() })
+		t.Cleanup(func() { unix.Close(c) })
+		if err := unix.Connect(c, name); err != unix.EINPROGRESS {
+			t.Fatal(err)
+		}
 	}
-	t.Fatal("its backlog does not fill")
-	return Target{}
+	eventually(t, 5*time.Second, "the backlog is full", func() bool { return synSent(target) > 0 })
+	return target
 }
 
 // synSent returns how many connections to target wait for an answer.
@@ -192,8 +195,8 @@ func TestStopWhileHanging(t *testing.T) {
 				return n
 			}
 			eventually(t, 5*time.Second, "every check hangs", func() bool {
-				if where == "connect" {
-					return synSent(target) == len(checkers)
+				if where == "connect" { // all, or all but as many as filled the backlog
+					return synSent(target) >= len(checkers)
 				}
 				return open() == len(checkers)-1 // tcp has all that it wants
 			})

@@ -174,7 +174,7 @@ type rules struct {
 	outlier    *conf.OutlierDetection // nil = off
 	checked    bool
 	begin      string // AxisActive of a peer before its first verdict
-	wanted     string // AxisRole of a peer that has the wanted role
+	beginRole  string // and AxisRole
 }
 
 func rulesOf(u *conf.Upstream) rules {
@@ -185,7 +185,7 @@ func rulesOf(u *conf.Upstream) rules {
 		outlier:    u.Outlier,
 		checked:    len(u.Checks) > 0,
 		begin:      Unchecked,
-		wanted:     AnyRole,
+		beginRole:  AnyRole,
 	}
 	for i := range u.Checks {
 		c := &u.Checks[i]
@@ -195,11 +195,8 @@ func rulesOf(u *conf.Upstream) rules {
 		case r.begin == Unchecked:
 			r.begin = Healthy
 		}
-		switch c.Role {
-		case conf.Primary:
-			r.wanted = IsPrimary
-		case conf.Replica:
-			r.wanted = IsReplica
+		if c.Role != conf.AnyRole {
+			r.beginRole = Unknown
 		}
 	}
 	return r
@@ -336,6 +333,8 @@ func (p *Peer) left() balance.Left {
 		return balance.LeftUnhealthy
 	}
 	switch p.axes[AxisRole].Value {
+	case Unknown:
+		return balance.LeftUnchecked // also with initial = up: it may be the wrong one
 	case Standby:
 		return balance.LeftStandby
 	case Lagging:
@@ -363,7 +362,7 @@ func (p *Peer) misplaced() bool {
 // claims reports whether the peer may be the one of exactly_one.
 func (p *Peer) claims() bool {
 	a := p.axes[AxisActive].Value
-	return p.balance.Admin == balance.Up && (a == Healthy || a == Unchecked) && p.role != Standby && p.role != Lagging
+	return p.balance.Admin == balance.Up && (a == Healthy || a == Unchecked) && p.role != Standby && p.role != Lagging && p.role != Unknown
 }
 
 // electLocked sees to it that only one peer has what only one may have. Who has

@@ -151,6 +151,24 @@ func TestEligibleIsTheAndOfAllAxes(t *testing.T) {
 	}
 }
 
+// A peer that a check counts as up from the start is not used before it has said
+// what it is, if a role is asked for.
+func TestInitialUpAwaitsTheRole(t *testing.T) {
+	for _, c := range []struct {
+		role conf.Role
+		want string
+	}{{conf.AnyRole, "ab"}, {conf.Primary, ""}} {
+		tr := newTrial(t, 2, func(u *conf.Upstream) {
+			u.Checks = []conf.HealthCheck{checked(c.role)}
+			u.Checks[0].Initial = conf.InitialUp
+		})
+		tr.wantPicks(c.want)
+		tr.judge("a", Healthy, IsPrimary)
+		tr.judge("b", Healthy, Unknown)
+		tr.wantPicks("a")
+	}
+}
+
 // Verdicts say why a peer is left out, to whoever asks for the reasons of a pick.
 func TestVerdictsAreReasons(t *testing.T) {
 	tr := newTrial(t, 4, func(u *conf.Upstream) { u.Checks = []conf.HealthCheck{checked(conf.Primary)} })
@@ -181,8 +199,8 @@ func TestExactlyOne(t *testing.T) {
 	tr.wantPicks("b")
 	tr.judge("a", Healthy, Standby)
 	tr.judge("c", Healthy, Standby)
-	tr.wantEvents("b active unknown->healthy", "succession of b", "b role any->primary",
-		"a active unknown->healthy", "a role any->standby", "c active unknown->healthy", "c role any->standby")
+	tr.wantEvents("b active unknown->healthy", "succession of b", "b role unknown->primary",
+		"a active unknown->healthy", "a role unknown->standby", "c active unknown->healthy", "c role unknown->standby")
 
 	// Another claims it: no session goes there, however often it is said.
 	tr.judge("a", Healthy, IsPrimary)

@@ -120,6 +120,7 @@ func (g *Group) adopt(sh *shape) {
 			p.tier = tier
 			if p.axes[AxisActive].Value == "" { // it is new
 				p.axes[AxisActive].Value = sh.rules.begin
+				p.axes[AxisRole].Value, p.role = sh.rules.beginRole, sh.rules.beginRole
 				g.chillLocked(p, now)
 			}
 			if p.balance.Admin != balance.Down {
