@@ -84,13 +84,15 @@ func TestGaleraFollowsTheGroup(t *testing.T) {
 
 // startGalera runs two nodes of a group. The second begins with the data that the
 // first had when it was stopped, so that it needs no more than what came since
-// (IST), and none of the programs that copy a whole database (SST).
+// (IST). The program that would copy a whole database (SST) is started all the
+// same.
 func startGalera(t *testing.T) (a, b *mariaNode) {
 	t.Helper()
 	const provider = "/usr/lib/galera/libgalera_smm.so"
 	if _, err := os.Stat(provider); err != nil {
 		missing(t, "Galera (Debian package galera-4): "+err.Error())
 	}
+	need(t, "wsrep_sst_rsync", "mariadb-server")
 	var first string
 	node := func(name string) *mariaNode {
 		port := freePorts(t, 2)
