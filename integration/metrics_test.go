@@ -60,9 +60,11 @@ func TestMetricsFromStartToStop(t *testing.T) {
 	p := start(t, withMetrics, vars{"server": serve(t, echo), "metrics": first})
 	c := dial(t, p.addr)
 	roundTrip(t, c)
-	if status, body, err := askMetrics(first, "/readyz"); status != http.StatusOK {
-		t.Errorf("it is not ready: %d, %q, %v", status, body, err)
-	}
+	// A moment after it says that it runs, and has served a client.
+	eventually(t, 5*time.Second, "it is ready", func() bool {
+		status, _, err := askMetrics(first, "/readyz")
+		return err == nil && status == http.StatusOK
+	})
 	wantSample(t, first, `weir_sessions 1`)
 
 	p.rewrite(first, second, "reloaded")
