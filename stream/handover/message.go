@@ -78,7 +78,7 @@ type PeerState struct {
 	Active     string        `json:",omitempty"` // upstream's words
 	Role       string        `json:",omitempty"`
 	Verdict    string        `json:",omitempty"` // cause of the two
-	Incumbent  bool          `json:",omitempty"` // it has the role that only one may have
+	Epoch      int           `json:",omitempty"` // of the peer that has the role that only one may have, how many have had it; 0 = another has it
 	Ejections  int           `json:",omitempty"`
 	EjectedFor time.Duration `json:",omitempty"` // from now on
 	Cold       time.Duration `json:",omitempty"` // since slow start began

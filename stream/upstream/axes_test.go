@@ -520,3 +520,49 @@ func TestGroupWithoutPeers(t *testing.T) {
 		}
 	}
 }
+
+// An upgrade leaves the role where it was, whatever the order of the peers, and
+// how often it has changed hands.
+func TestUpgradeKeepsTheIncumbent(t *testing.T) {
+	with := func(u *conf.Upstream) {
+		u.Checks = []conf.HealthCheck{checked(conf.Primary)}
+		u.ExactlyOne = true
+	}
+	old, heir := newTrial(t, 3, with), newTrial(t, 3, with)
+	for _, name := range []string{"a", "b"} { // the role goes from a to b
+		old.judge(name, Healthy, IsPrimary)
+		old.judge("a", Healthy, map[string]string{"a": IsPrimary, "b": Standby}[name])
+	}
+	old.judge("a", Healthy, IsPrimary)
+	old.wantStates("a conflict, b up, c unchecked")
+	for _, st := range old.Export(old.now.Now()) {
+		heir.Import(&st, heir.now.Now())
+	}
+	heir.wantStates("a conflict, b up, c unchecked")
+	if got, want := heir.State(), old.State(); got.Incumbent != "b" || got.Epoch != want.Epoch {
+		t.Errorf("the heir's group is %+v, the old one %+v", got, want)
+	}
+	for _, e := range heir.events {
+		if strings.HasPrefix(e, "succession") {
+			t.Errorf("the heir says %q", e)
+		}
+	}
+}
+
+// A forecast for the only peer leaves no trace, at max_conns least of all.
+func TestForecastOfTheOnlyPeerChangesNothing(t *testing.T) {
+	tr := newTrial(t, 1, func(u *conf.Upstream) {
+		u.Servers[0].MaxConns = 1
+		u.Balance = conf.DefaultBalance(conf.LeastTime)
+		u.Balance.Inflight = true
+	})
+	before := tr.Snapshot(nil, tr.now.Now())[0]
+	tr.now.Advance(time.Second)
+	if d := tr.Forecast(&Facts{}, tr.now.Now()); d.Peer == nil {
+		t.Fatal("nobody would be picked")
+	}
+	after := tr.Snapshot(nil, tr.now.Now())[0]
+	if before.Axes != after.Axes || before.Balance != after.Balance {
+		t.Errorf("it was\n%+v\nand is\n%+v", before, after)
+	}
+}

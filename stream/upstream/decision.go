@@ -75,10 +75,7 @@ func (g *Group) Forecast(f *Facts, now clock.Time) *Decision {
 	a.aim(g.shape.Load())
 	sh := a.shape
 	if sh.single {
-		// It moves nothing but the count of connections.
-		if d.Peer = g.pickSingleLocked(&a, at, d); d.Peer != nil {
-			g.vacateLocked(d.Peer, now)
-		}
+		d.Peer = sh.onlyLocked(&a, at, d)
 		return d
 	}
 	for a.tier = range sh.peers {

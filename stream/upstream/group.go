@@ -279,7 +279,14 @@ func (g *Group) vacateLocked(p *Peer, now clock.Time) {
 func (g *Group) pickLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
 	sh := a.shape
 	if sh.single {
-		return g.pickSingleLocked(a, now, d)
+		p := sh.onlyLocked(a, now, d)
+		if p != nil {
+			g.occupyLocked(p, now)
+			if t := sh.timed[primary]; t != nil {
+				t.Picked(&p.balance, now)
+			}
+		}
+		return p
 	}
 	if d != nil && a.tier == backup {
 		d.addPrimaries(a, now.Seconds())
@@ -365,11 +372,10 @@ func (a *Attempts) searchLocked(now balance.Millis, d *Decision) int {
 	return i
 }
 
-// pickSingleLocked picks the only peer. It has nobody to hand its sessions to,
-// so failures never count against it; only the operator's limits and the verdicts
-// of checks do.
-func (g *Group) pickSingleLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
-	sh := a.shape
+// onlyLocked returns the only peer if it may be picked, and changes nothing. It
+// has nobody to hand its sessions to, so failures never count against it; only the
+// operator's limits and the verdicts of checks do.
+func (sh *shape) onlyLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
 	p := sh.peers[primary][0]
 	ok := p.balance.Admin == balance.Up && p.balance.Withheld == balance.Eligible && !p.balance.Full()
 	if d != nil {
@@ -382,10 +388,6 @@ func (g *Group) pickSingleLocked(a *Attempts, now balance.Millis, d *Decision) *
 	}
 	if !ok {
 		return nil
-	}
-	g.occupyLocked(p, now)
-	if t := sh.timed[primary]; t != nil {
-		t.Picked(&p.balance, now)
 	}
 	return p
 }

@@ -73,13 +73,20 @@ func (g *Group) Export(now clock.Time) []handover.PeerState {
 			st.Average[i] = int64(t)
 		}
 		st.Active, st.Role, st.Verdict = p.axes[AxisActive].Value, p.role, p.axes[AxisActive].Cause
-		st.Incumbent = p == g.verdicts.incumbent
+		if p == g.verdicts.incumbent {
+			st.Epoch = g.verdicts.epoch
+		}
 		st.Ejections = p.ejections
 		if p.ejected {
 			st.EjectedFor = p.ejectedUntil.Sub(now)
 		}
 		if b.Warmth(balance.Millis(now.Millis())) < 1 {
 			st.Cold = now.Sub(clock.AtMillis(int64(b.Cold)))
+		}
+		if st.Epoch > 0 {
+			// It comes first, so that no other gets its role on the way.
+			out = slices.Insert(out, 0, st)
+			continue
 		}
 		out = append(out, st)
 	}
@@ -131,8 +138,8 @@ func (g *Group) importVerdictsLocked(p *Peer, st *handover.PeerState, now clock.
 		p.role, p.roleCause = st.Role, st.Verdict
 		g.turnLocked(p, AxisActive, st.Active, st.Verdict, now)
 	}
-	if st.Incumbent && r.exactlyOne {
-		g.verdicts.incumbent, g.verdicts.epoch = p, max(g.verdicts.epoch, 1)
+	if st.Epoch > 0 && r.exactlyOne {
+		g.verdicts.incumbent, g.verdicts.epoch = p, st.Epoch
 	}
 	if r.outlier != nil {
 		p.ejections = max(st.Ejections, 0)
