@@ -38,39 +38,40 @@ func (ps *probes) states(peers []upstream.Snapshot) [][]health.CheckState {
 	return out
 }
 
-// stop ends all checks.
-func (ps *probes) stop() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+// stop ends the checks of those peers, all at once: a server that hangs has its
+// last check and its goodbye waited for. Preconditions: mu is held.
+func (ps *probes) stop(which func(*upstream.Peer, *probed) bool) {
 	var ending sync.WaitGroup
-	for _, p := range ps.of {
-		ending.Go(p.checker.Stop)
+	for p, was := range ps.of {
+		if which(p, was) {
+			ending.Go(was.checker.Stop)
+			delete(ps.of, p)
+		}
 	}
 	ending.Wait()
-	clear(ps.of)
 }
 
 // probe starts and ends checkers, so that the peers have those that the
 // configuration says. Preconditions: mu is held.
 func (s *Server) probe() {
-	s.probes.mu.Lock()
-	defer s.probes.mu.Unlock()
-	wanted := map[*upstream.Peer]bool{}
-	var ending sync.WaitGroup
+	wanted := map[*upstream.Peer][]conf.HealthCheck{}
 	for i := range s.cfg.Upstreams {
 		u := &s.cfg.Upstreams[i]
+		for _, p := range s.group(u.Name).Peers() {
+			wanted[p] = u.Checks
+		}
+	}
+	s.probes.mu.Lock()
+	defer s.probes.mu.Unlock()
+	s.probes.stop(func(p *upstream.Peer, was *probed) bool { return !reflect.DeepEqual(was.checks, wanted[p]) })
+	for i := range s.cfg.Upstreams {
+		u := &s.cfg.Upstreams[i]
+		if len(u.Checks) == 0 {
+			continue
+		}
 		g := s.group(u.Name)
 		for _, p := range g.Peers() {
-			was := s.probes.of[p]
-			if was != nil && reflect.DeepEqual(was.checks, u.Checks) {
-				wanted[p] = true
-				continue
-			}
-			if was != nil {
-				was.checker.Stop()
-				delete(s.probes.of, p)
-			}
-			if len(u.Checks) == 0 {
+			if s.probes.of[p] != nil {
 				continue
 			}
 			c, err := health.Start(u.Checks, target(p), s.probing(g, p))
@@ -78,16 +79,9 @@ func (s *Server) probe() {
 				s.logger.Error("check peer", "upstream", g.Name, "peer", p.Name, "address", p.String(), "error", err)
 				continue
 			}
-			s.probes.of[p], wanted[p] = &probed{c, u.Checks}, true
+			s.probes.of[p] = &probed{c, u.Checks}
 		}
 	}
-	for p, was := range s.probes.of {
-		if !wanted[p] {
-			ending.Go(was.checker.Stop)
-			delete(s.probes.of, p)
-		}
-	}
-	ending.Wait()
 }
 
 func target(p *upstream.Peer) health.Target {

@@ -324,7 +324,9 @@ func (s *Server) retire() {
 	s.end()
 	s.directory.Stop()
 	s.governed.Wait()
-	s.probes.stop()
+	s.probes.mu.Lock()
+	s.probes.stop(func(*upstream.Peer, *probed) bool { return true })
+	s.probes.mu.Unlock()
 	s.aside.Wait()
 }
 
