@@ -66,10 +66,7 @@ func (s *Server) rediscoverLocked(u *conf.Upstream, g *upstream.Group) error {
 	if len(plan.Added)+len(plan.Removed)+len(plan.Changed) == 0 {
 		return nil
 	}
-	g.Update(plan)
-	var c Change
-	c.note(u, plan, u)
-	s.logger.Info("peers discovered", append([]any{"upstream", u.Name}, c.Peers()...)...)
+	g.Update(plan) // what has changed was logged by the directory
 	s.removed(g, plan.Removed)
 	s.probe()
 	return nil
