@@ -1,9 +1,7 @@
 package integration_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -95,22 +93,7 @@ type ending struct {
 // endings returns the sessions that have ended by now.
 func (p *proxy) endings() []ending {
 	p.t.Helper()
-	text, err := os.ReadFile(p.access)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	var all []ending
-	for line := range strings.Lines(string(text)) {
-		var e ending
-		if !strings.HasSuffix(line, "\n") {
-			break // still being written
-		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			p.t.Fatalf("access log line %q: %v", line, err)
-		}
-		all = append(all, e)
-	}
-	return all
+	return accessLog[ending](p)
 }
 
 // endedWith returns those endings that have the reason.

@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"encoding/json"
 	"errors"
 	"net"
 	"net/netip"
@@ -165,22 +164,7 @@ const udpLog = `
 // udpEntries returns what the access log of a configuration with udpLog holds.
 func (p *proxy) udpEntries() []udpEntry {
 	p.t.Helper()
-	text, err := os.ReadFile(p.access)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	var all []udpEntry
-	for line := range strings.Lines(string(text)) {
-		var e udpEntry
-		if !strings.HasSuffix(line, "\n") {
-			break // still being written
-		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			p.t.Fatalf("access log line %q: %v", line, err)
-		}
-		all = append(all, e)
-	}
-	return all
+	return accessLog[udpEntry](p)
 }
 
 // reasonsOf counts how sessions ended.

@@ -224,13 +224,20 @@ type entry struct {
 // entries returns what the access log holds now.
 func (p *proxy) entries() []entry {
 	p.t.Helper()
+	return accessLog[entry](p)
+}
+
+// accessLog returns the lines of the access log, but for one that is still being
+// written.
+func accessLog[T any](p *proxy) []T {
+	p.t.Helper()
 	text, err := os.ReadFile(p.access)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	var all []entry
+	var all []T
 	for line := range bytes.Lines(text) {
-		var e entry
+		var e T
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break // still being written
 		}
