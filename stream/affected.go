@@ -11,9 +11,14 @@ import (
 // going is what a change takes away from running sessions.
 type going struct {
 	peers     map[*upstream.Peer]bool // that are removed
-	downed    map[*upstream.Peer]bool // that are set down
+	ends      map[holder]bool         // whose sessions end
 	listeners map[listenerID]bool     // all of whose addresses are closed
-	closing   map[*upstream.Peer]bool // of which on_state has TCP sessions closed
+}
+
+// holder is who has sessions of one protocol.
+type holder struct {
+	peer     *upstream.Peer
+	protocol conf.Protocol
 }
 
 // countAffected counts the sessions that a change concerns. They are looked at
@@ -22,13 +27,13 @@ func (s *Server) countAffected(ctx context.Context, t *transition) {
 	g := s.going(t)
 	kept := min(t.change.Workers[1], len(s.workers))
 	retired := s.workers[kept:]
-	if len(g.peers)+len(g.downed)+len(g.listeners)+len(retired) == 0 {
+	if len(g.ends)+len(g.peers)+len(g.listeners)+len(retired) == 0 {
 		return
 	}
 	count := func(workers []*worker, leaving bool) {
 		s.look(ctx, workers, func(_ *worker, v *history.Live) bool {
 			gone := g.peers[v.Peer] || g.listeners[listenerID{v.Listener, v.Protocol}]
-			ends := v.Protocol == conf.UDP && (g.peers[v.Peer] || g.downed[v.Peer] || leaving) || v.Protocol == conf.TCP && g.closing[v.Peer]
+			ends := g.ends[holder{v.Peer, v.Protocol}] || v.Protocol == conf.UDP && leaving
 			if gone || ends {
 				t.change.Affected++
 			}
@@ -44,16 +49,19 @@ func (s *Server) countAffected(ctx context.Context, t *transition) {
 }
 
 func (s *Server) going(t *transition) *going {
-	g := &going{peers: map[*upstream.Peer]bool{}, downed: map[*upstream.Peer]bool{}, listeners: map[listenerID]bool{}, closing: map[*upstream.Peer]bool{}}
+	g := &going{peers: map[*upstream.Peer]bool{}, ends: map[holder]bool{}, listeners: map[listenerID]bool{}}
+	end := func(p *upstream.Peer, fate conf.Fate, datagrams bool) {
+		g.ends[holder{p, conf.TCP}] = fate == conf.CloseFate || fate == conf.DrainFate && t.cfg.Worker.ShutdownTimeout != conf.Off
+		g.ends[holder{p, conf.UDP}] = datagrams
+	}
 	for _, u := range t.updates {
 		on := &t.cfg.Upstream(u.group.Name).OnState
 		for _, p := range u.plan.Removed {
 			g.peers[p] = true
-			g.closing[p] = on.Removed == conf.CloseFate
+			end(p, on.Removed, on.Removed != conf.Keep)
 		}
 		for _, p := range u.plan.Downed {
-			g.downed[p] = true
-			g.closing[p] = on.Drained == conf.CloseFate
+			end(p, on.Drained, true)
 		}
 	}
 	for _, old := range s.groups {
@@ -62,7 +70,7 @@ func (s *Server) going(t *transition) *going {
 		}
 		for _, p := range old.Peers() {
 			g.peers[p] = true
-			g.closing[p] = old.FateOfRemoved() == conf.CloseFate
+			end(p, old.FateOfRemoved(), true) // with its listener
 		}
 	}
 	for _, b := range t.closed {

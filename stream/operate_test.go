@@ -414,6 +414,36 @@ func TestReloadCountsSessions(t *testing.T) {
 	}
 }
 
+// What on_state does with the sessions of a peer that goes is counted as what it
+// is, so that a reload can be refused for it.
+func TestReloadCountsSessionsThatOnStateEnds(t *testing.T) {
+	at := freePort(t)
+	a, b := named(t, "a"), named(t, "b")
+	cfg := reloadConfig(at, a)
+	s := mustStart(t, cfg)
+	c, _ := dial(t, at.String())
+	defer c.Close()
+	for _, test := range []struct {
+		fate    conf.Fate
+		forEver bool // shutdown_timeout is off
+		ended   int
+	}{
+		{conf.FateDefault, false, 0}, {conf.Keep, false, 0}, {conf.DrainFate, false, 1}, {conf.DrainFate, true, 0}, {conf.CloseFate, false, 1},
+	} {
+		removed, down := reloadConfig(at, b), reloadConfig(at, a)
+		removed.Upstreams[0].OnState.Removed = test.fate
+		down.Upstreams[0].OnState.Drained, down.Upstreams[0].Servers[0].Down = test.fate, true
+		for name, next := range map[string]*conf.Config{"removed": removed, "down": down} {
+			if test.forEver {
+				next.Worker.ShutdownTimeout = conf.Off
+			}
+			if diff, err := s.Diff(t.Context(), next); err != nil || diff.Ended != test.ended {
+				t.Errorf("%s with %+v: the change is %+v: %v", name, test, diff, err)
+			}
+		}
+	}
+}
+
 // A session of UDP goes to another peer when its own is removed or set down.
 func TestReloadCountsSessionsThatEnd(t *testing.T) {
 	s, addr := datagrams(t)
@@ -437,6 +467,10 @@ func TestReloadCountsSessionsThatEnd(t *testing.T) {
 		if diff, err := s.Diff(t.Context(), cfg); err != nil || diff.Ended != 1 || diff.Affected != 1 {
 			t.Errorf("%s: the change is %+v: %v", name, diff, err)
 		}
+	}
+	removed.Upstreams[0].OnState.Removed = conf.Keep
+	if diff, err := s.Diff(t.Context(), removed); err != nil || diff.Ended != 0 || diff.Affected != 1 {
+		t.Errorf("the change with removed = keep is %+v: %v", diff, err)
 	}
 	if diff, err := s.Diff(t.Context(), datagramConfig(same)); err != nil || diff.Ended+diff.Affected != 0 {
 		t.Errorf("the change to the same is %+v: %v", diff, err)

@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -43,24 +42,12 @@ type Change struct {
 	Workers  [2]int   // before and after
 	Settings []string // of worker, log and admin
 
-	// Affected are the sessions of peers and listeners that go. Those of TCP run
-	// on. Ended are those of UDP among them, and of peers that are set down and of
-	// workers that go: the client's next datagram begins another session. A
+	// Affected are the sessions of peers and listeners that go. Ended are those of
+	// TCP that on_state has closed, at once or when their time to drain is over,
+	// and of UDP those of peers that are removed or set down and of workers that
+	// go: the client's next datagram begins another session. Others run on. A
 	// listener that loses some of its addresses and not all is not counted.
 	Affected, Ended int
-}
-
-// Peers tells of the peers, as arguments of a log line.
-func (c *Change) Peers() (args []any) {
-	for _, x := range []struct {
-		what  string
-		names []string
-	}{{"added", c.Added}, {"removed", c.Removed}, {"altered", c.Altered}} {
-		if len(x.names) > 0 {
-			args = append(args, x.what, strings.Join(x.names, ", "))
-		}
-	}
-	return args
 }
 
 // Empty reports whether nothing differs.
@@ -117,9 +104,9 @@ func (s *Server) Diff(ctx context.Context, cfg *conf.Config) (*Change, error) {
 }
 
 // Reload changes to another configuration in place. Listening sockets that stay
-// are not touched, peers that stay keep all their state, and no session is
-// ended: those of a listener or peer that goes run on. On error nothing has
-// changed.
+// are not touched, peers that stay keep all their state, and sessions of a
+// listener or peer that goes run on, unless on_state says otherwise. On error
+// nothing has changed.
 func (s *Server) Reload(ctx context.Context, cfg *conf.Config) (*Change, error) {
 	return s.ReloadIf(ctx, cfg, nil)
 }

@@ -20,9 +20,9 @@ func newReloadCmd() *cobra.Command {
 		Long: `Reload does what SIGHUP does, and says what has changed, or why nothing has. It is
 weir's own file that is read, the one it was started with.
 
-No TCP session is ended by a reload. UDP clients of a server that is removed or
-set down go on in a new session, and so do those of workers that go;
---require-safe refuses that.` + whereHelp,
+TCP sessions are left alone by a reload, but for those of servers that are removed
+or set down, if on_state says so. UDP clients of such a server go on in a new
+session, and so do those of workers that go. --require-safe refuses both.` + whereHelp,
 		Example: "  weir reload\n  weir reload --dry-run\n  weir reload --require-safe",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -103,7 +103,7 @@ func sessionsText(r *admin.Reload) string {
 		out = append(out, count(on, "session")+" of what is removed; they run on")
 	}
 	if r.SessionsEnded > 0 {
-		out = append(out, count(r.SessionsEnded, "session")+" of UDP whose clients go on in new ones")
+		out = append(out, count(r.SessionsEnded, "session")+" to be ended: UDP clients go on in new ones, TCP clients have to come back")
 	}
 	return strings.Join(out, "\n")
 }

@@ -244,11 +244,11 @@ func peerArgs(text string) (upstream, peer string, err error) {
 func newPeerCmds() []*cobra.Command {
 	return []*cobra.Command{
 		newPeerCmd("drain", "give servers no new sessions; those that run go on",
-			"Drain gives peers no new sessions, and leaves those that run to end by themselves.\nweir peers --watch shows them end. A reload leaves a drained peer drained."),
+			"Drain gives peers no new sessions, and leaves those that run to end by themselves,\nunless on_state { drained } says otherwise. weir peers --watch shows them end. A\nreload leaves a drained peer drained."),
 		newPeerCmd("up", "put servers back that were drained or set down",
 			"Up takes back what drain and down have said."),
 		newPeerCmd("down", "set servers down, as with down = true",
-			"Down gives peers no new sessions and does not count them in a session's tries, as\ndown = true does. TCP sessions run on; a client over UDP goes elsewhere with its\nnext datagram."),
+			"Down gives peers no new sessions and does not count them in a session's tries, as\ndown = true does. TCP sessions run on, unless on_state { drained } says otherwise;\na client over UDP goes elsewhere with its next datagram."),
 	}
 }
 

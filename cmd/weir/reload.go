@@ -41,7 +41,7 @@ func (d *daemon) Reload(ctx context.Context, order admin.ReloadOrder) (*admin.Re
 type errUnsafe struct{ sessions int }
 
 func (e errUnsafe) Error() string {
-	return fmt.Sprintf("it would end %s of UDP, whose peers or workers go (their clients would go on in new ones)", count(e.sessions, "session"))
+	return fmt.Sprintf("it would end %s (UDP clients of peers or workers that go would go on in new ones; TCP sessions end where on_state says so)", count(e.sessions, "session"))
 }
 
 // reload changes to what the configuration file holds now, or only tells what

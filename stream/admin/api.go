@@ -308,8 +308,8 @@ type ReloadOrder struct {
 type Reload struct {
 	DryRun           bool    `json:"dry_run"`
 	Changes          Changes `json:"changes"`
-	SessionsAffected int     `json:"sessions_affected"` // of peers and listeners that go; TCP sessions run on
-	SessionsEnded    int     `json:"sessions_ended"`    // of UDP; the clients go on in others
+	SessionsAffected int     `json:"sessions_affected"` // of peers and listeners that go
+	SessionsEnded    int     `json:"sessions_ended"`    // among them those that do not run on: by on_state, or of UDP, whose clients go on in others
 	Diagnostics      string  `json:"diagnostics,omitempty"`
 }
 
