@@ -124,7 +124,7 @@ type Upstream struct {
 	ExactlyOne     bool          // never more than one eligible peer
 	OnState        OnState
 	Outlier        *OutlierDetection // nil = off
-	PanicThreshold float64           // share of healthy peers below which all are used, 0..1; 0 = off
+	PanicThreshold float64           // share of healthy peers below which the sick are used too, 0..1; 0 = off
 }
 
 // Server is a `server` block: one server of an upstream. A host name with

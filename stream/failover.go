@@ -134,7 +134,7 @@ func (s *Server) alarm(e upstream.Event) {
 		}
 		s.logger.Log(context.Background(), level, "another peer has what only one may have", "upstream", g.Name, "peer", e.Peer.Name, "address", e.Peer.String(), "epoch", epoch)
 	case upstream.PanicBegun:
-		s.logger.Error("too few peers are healthy: all are used (panic_threshold)", "upstream", g.Name)
+		s.logger.Error("too few peers are healthy: the sick are used too (panic_threshold)", "upstream", g.Name)
 	case upstream.PanicEnded:
 		s.logger.Warn("enough peers are healthy: only these are used", "upstream", g.Name)
 		s.calm(e)

@@ -156,17 +156,17 @@ func writeNote(w io.Writer, text string) {
 }
 
 // writeSources tells of names and files that servers are discovered from and
-// that do not answer.
+// that can't be asked.
 func writeSources(w io.Writer, sources []admin.Source) {
 	for _, s := range sources {
 		if s.StaleSince == nil {
 			continue
 		}
-		what := fmt.Sprintf("its %s servers are kept", number(s.Servers))
+		what := "what is known of it is kept, " + count(s.Servers, "server")
 		if s.Servers == 0 {
 			what = "no server is known of it"
 		}
-		writeNote(w, fmt.Sprintf("%s does not answer since %s: %s; %s", s.Name, s.StaleSince.Local().Format("15:04:05.000"), s.Error, what))
+		writeNote(w, fmt.Sprintf("%s is not up to date since %s: %s; %s", s.Name, s.StaleSince.Local().Format("15:04:05.000"), s.Error, what))
 	}
 }
 
@@ -178,7 +178,7 @@ func writeGroup(w io.Writer, g admin.Group) {
 		writeNote(w, fmt.Sprintf("CONFLICT: several servers claim what only one may have; %s keeps it", g.Incumbent))
 	}
 	if g.Panic {
-		writeNote(w, "PANIC: too few servers are healthy, so all are used")
+		writeNote(w, "PANIC: too few servers are healthy, so the sick are used too")
 	}
 }
 

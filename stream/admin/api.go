@@ -203,7 +203,7 @@ type Group struct {
 	Incumbent  string `json:"incumbent,omitempty"` // the peer that has what only one may have
 	Epoch      int    `json:"epoch"`               // how many have had it, one after the other
 	Conflict   bool   `json:"conflict"`            // several claim it
-	Panic      bool   `json:"panic"`               // too few peers are healthy: all are used
+	Panic      bool   `json:"panic"`               // too few peers are healthy: the sick are used too
 }
 
 // PeerOrder is the body of POST /v1/peers/UPSTREAM/PEER: one of the two.

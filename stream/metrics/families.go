@@ -90,7 +90,7 @@ var (
 	sourceAnswers  = newFamily(counter, "weir_discovery_answers_total", "Good answers.", "upstream", "kind", "source")
 	sourceFailures = newFamily(counter, "weir_discovery_failures_total", "Times that asking has failed.", "upstream", "kind", "source")
 
-	groupPanic    = newFamily(gauge, "weir_upstream_panic", "Whether too few peers are healthy (panic_threshold), so that all are used: 1 or 0.", "upstream")
+	groupPanic    = newFamily(gauge, "weir_upstream_panic", "Whether too few peers are healthy (panic_threshold), so that the sick are used too: 1 or 0.", "upstream")
 	groupPanics   = newFamily(counter, "weir_upstream_panics_total", "Times that a panic began.", "upstream")
 	groupConflict = newFamily(gauge, "weir_upstream_conflict", "Whether several peers claim what only one may have (exactly_one): 1 or 0.", "upstream")
 	groupClashes  = newFamily(counter, "weir_upstream_conflicts_total", "Times that a conflict began.", "upstream")
