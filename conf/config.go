@@ -125,6 +125,10 @@ type Upstream struct {
 	OnState        OnState
 	Outlier        *OutlierDetection // nil = off
 	PanicThreshold float64           // share of healthy peers below which the sick are used too, 0..1; 0 = off
+
+	Queue   *Queue          // nil = nobody waits for a server
+	Breaker *CircuitBreaker // nil = none
+	Limit   *AdaptiveLimit  // nil = none
 }
 
 // Server is a `server` block: one server of an upstream. A host name with
@@ -172,6 +176,12 @@ func (u *Upstream) Dynamic() bool {
 type NextUpstream struct {
 	Tries   int           // attempts at most; 0 = every peer once
 	Timeout time.Duration // no further attempt after this long; Off = no bound
+	// Backoff is the longest wait before the third attempt, and doubles for each
+	// that follows: exponential, with full jitter. Off = no wait.
+	Backoff time.Duration
+	// BeforeFirstByte says that a peer that ends a session before its first byte,
+	// while all that the client has sent is still held, is a failed attempt too.
+	BeforeFirstByte bool
 }
 
 // Protocol is what a listener accepts.
@@ -212,6 +222,9 @@ type Listener struct {
 	HalfCloseTimeout time.Duration
 	DeadPeerTimeout  time.Duration
 	NextUpstream     NextUpstream
+	Priority         int    // 0..Priorities-1, 0 = the most important
+	Hedge            *Hedge // nil = none
+	Limits           Limits
 	Congestion       string // TCP_CONGESTION of the clients' sockets; "" = the system's
 }
 
@@ -256,6 +269,8 @@ func NewListener(name string) Listener {
 		IdleTimeout:      10 * time.Minute,
 		HalfCloseTimeout: time.Minute,
 		DeadPeerTimeout:  30 * time.Second,
+		Priority:         DefaultPriority,
+		Limits:           DefaultLimits(),
 		UDP:              Datagrams{IdleTimeout: time.Minute, Quarantine: 500 * time.Millisecond},
 	}
 }

@@ -4,8 +4,10 @@ import "sync/atomic"
 
 // Listener is what one worker counts of the sessions of one listener.
 type Listener struct {
-	Sessions atomic.Uint64 // begun
-	Active   atomic.Int64  // gauge: sessions
+	Sessions atomic.Uint64             // begun
+	Active   atomic.Int64              // gauge: sessions
+	Delayed  atomic.Uint64             // times that limits.accept_rate made connections wait in the accept queue
+	Slowed   [Directions]atomic.Uint64 // times that upload_rate (ToPeer) or download_rate made a session wait
 	Closed   [Reasons]atomic.Uint64
 	Bytes    [Paths][Directions]atomic.Uint64 // relayed; payload only
 

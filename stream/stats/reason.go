@@ -28,6 +28,12 @@ const (
 	PeerLagging                         // on_state: the replica is too far behind
 	PeerDrained                         // on_state: the operator has drained the peer or set it down
 	PeerRemoved                         // on_state: the peer is no longer in the configuration
+	QueueFull                           // no server had room, and no place in the queue was left
+	QueueTimeout                        // no server had room within queue.timeout
+	CircuitOpen                         // the upstream's circuit breaker is open
+	Overloaded                          // the upstream has as many sessions as circuit_breaker or adaptive_limit allow
+	Limit                               // the listener has as many sessions as limits.sessions
+	ClientLimit                         // the client has as many as limits.sessions_per_client
 	HandedOver                          // goes on in another process; not a line in the access log
 	reasons
 )
@@ -40,6 +46,7 @@ var reasonNames = [Reasons]string{
 	"idle_timeout", "half_close_timeout", "dead_peer", "shutdown", "local_error",
 	"answered", "no_answer", "peer_refused", "peer_down", "evicted", "closed_by_operator",
 	"peer_unhealthy", "peer_standby", "peer_lagging", "peer_drained", "peer_removed",
+	"queue_full", "queue_timeout", "circuit_open", "overloaded", "limit", "client_limit",
 	"handed_over",
 }
 
@@ -56,14 +63,28 @@ func (r CloseReason) Ordered() bool {
 	return false
 }
 
+// Refused reports whether the session never got a server because there is too
+// much to do: its client is told so in its own protocol, where that is known.
+func (r CloseReason) Refused() bool {
+	switch r {
+	case QueueFull, QueueTimeout, CircuitOpen, Overloaded, Limit, ClientLimit:
+		return true
+	}
+	return false
+}
+
 // Status returns nginx's session status for the reason: 200 once a peer was
-// connected, 502 without one, 500 if the machine was at fault.
+// connected, 502 without one, 503 if there was too much to do, 500 if the machine
+// was at fault.
 func (r CloseReason) Status() int {
 	switch r {
 	case ConnectFailed, ConnectTimeout, NoPeer, NoAnswer:
 		return 502
 	case LocalError:
 		return 500
+	}
+	if r.Refused() {
+		return 503
 	}
 	return 200
 }

@@ -10,6 +10,16 @@ type Upstream struct {
 	NoPeer  atomic.Uint64 // picks that found no eligible peer
 	Connect Histogram     // from pick to connected; TCP
 
+	Retries       atomic.Uint64 // attempts after the first
+	RetriesDenied atomic.Uint64 // that circuit_breaker.max_retries did not allow
+	Hedges        atomic.Uint64 // second attempts beside one that was not done
+	HedgesWon     atomic.Uint64 // of these, those that connected first
+	HedgesLost    atomic.Uint64 // and those that did not
+	HedgesDenied  atomic.Uint64 // that hedge.max did not allow, or for which there was no peer
+	QueueWait     Histogram     // of the sessions that waited in the queue, however that ended
+	TurnWait      Histogram     // of turns that adaptive_limit made wait
+	Unanswered    atomic.Uint64 // turns given up for want of an answer
+
 	_ [64]byte
 }
 
