@@ -1,0 +1,30 @@
+package adaptive
+
+import (
+	"math"
+	"time"
+)
+
+// aimd adds one to the limit while a percentile of the latency keeps within the
+// target, and multiplies it by backoff when it does not: additive increase and
+// multiplicative decrease, after which several who share a server without knowing
+// of each other have equal parts (Chiu and Jain, 1989). The step and the condition
+// of use are those of AIMDLimit of Netflix's concurrency-limits, which looks at
+// single answers; here a percentile of a window decides, so that a few slow answers
+// are one decision at most.
+type aimd struct {
+	target  time.Duration
+	backoff float64
+}
+
+func (a aimd) decide(limit float64, m measured) float64 {
+	if m.quantile > a.target {
+		return min(math.Floor(limit*a.backoff), limit-1)
+	}
+	// The half and one: a limit of 1 grows while nothing is in flight but the one
+	// who has just had its answer.
+	if float64(m.peak*2+1) >= limit {
+		return limit + 1
+	}
+	return limit
+}
