@@ -30,6 +30,9 @@ var allowed = map[string][]string{
 	"stream/discovery":      {"conf"},                                                                              // no groups, sessions, workers or checks
 	"stream/history":        {"conf", "stream/accesslog", "stream/decisions", "stream/upstream", sysPkg, clockPkg}, // who reads it is not its business
 	"stream/loop":           {sysPkg, clockPkg, sysunix},                                                           // no TCP, UDP or peers
+	"stream/latency":        {},                                                                                    // what follows from a latency is not its business
+	"stream/queue":          {"conf"},
+	"stream/adaptive":       {"conf", "stream/latency", "stream/queue"}, // no clock, sockets, sessions or groups
 	"stream/udp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/decisions", "stream/history", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
 	"stream/tcp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", "stream/history", sysPkg, clockPkg, sysunix},
 	"stream/handover":       {"conf", sysunix},
