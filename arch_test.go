@@ -39,6 +39,7 @@ var allowed = map[string][]string{
 	"stream/health":         {"conf", clockPkg}, // no sessions, methods, groups or workers
 	"stream/accesslog":      {"conf", "stream/stats", sysPkg, clockPkg},
 	"stream/decisions":      {"conf", "stream/balance", "stream/upstream", sysPkg, clockPkg},
+	"stream/refusal":        {"conf"}, // bytes only: no sockets
 	"stream/stats":          {},
 	"stream/internal/sys":   {sysunix},
 	"stream/internal/clock": {},
