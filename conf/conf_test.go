@@ -179,6 +179,87 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
+func TestParseByteRate(t *testing.T) {
+	for text, want := range map[string]conf.ByteRate{"10MiB/s": 10 << 20, "64KiB/s": 64 << 10, "1GiB/s": 1 << 30, "1B/s": 1, "1000000B/s": 1_000_000, "1024GiB/s": conf.MaxByteRate} {
+		if got, err := conf.ParseByteRate(text); err != nil || got != want || conf.FormatByteRate(got) != text {
+			t.Errorf("ParseByteRate(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	if got, err := conf.ParseByteRate("1.5MiB/s"); err != nil || got != 3<<19 || conf.FormatByteRate(got) != "1536KiB/s" {
+		t.Errorf("1.5MiB/s is %v, %v", got, err)
+	}
+	for text, want := range map[string]string{
+		"":                               "not a rate",
+		"/s":                             "not a rate",
+		"off":                            "not a rate",
+		"-1MiB/s":                        "not a rate",
+		"1e3B/s":                         "not a rate",
+		"1.2.3B/s":                       "not a rate",
+		"0":                              `write "off"`,
+		"0MiB/s":                         `write "off"`,
+		"10MB/s":                         `write "10MiB/s", or "10000000B/s" if`,
+		"10mb/s":                         `write "10MiB/s", or "10000000B/s" if`,
+		"64kB/s":                         `write "64KiB/s", or "64000B/s" if`,
+		"10MBps":                         `write "10MiB/s", or "10000000B/s" if`,
+		"10Mbit/s":                       `8, write "1250000B/s"`,
+		"10Mb/s":                         `8, write "1250000B/s"`,
+		"10Mbps":                         `8, write "1250000B/s"`,
+		"10mbps":                         `8, write "1250000B/s"`,
+		"64Kibit/s":                      `8, write "8KiB/s"`,
+		"1bit/s":                         `8, write "1B/s"`,
+		"10MiB":                          `write "10MiB/s"`,
+		"10 MiB/s":                       `write "10MiB/s"`,
+		"10mib/s":                        `write "10MiB/s"`,
+		"10m":                            `write "10MiB/s"`,
+		"100k":                           `write "100KiB/s"`,
+		"10Mi/s":                         `write "10MiB/s"`,
+		"500/s":                          `write "500B/s"`,
+		"500":                            `write "500B/s"`,
+		"60MiB/min":                      `write "1MiB/s"`,
+		"1B/h":                           `write "1B/s"`,
+		"10MiB/fortnight":                "unknown unit",
+		"10acres/s":                      "unknown unit",
+		"0.1KiB/s":                       `bytes: write "102B/s"`,
+		"0.1B/s":                         `bytes: write "1B/s"`,
+		"1025GiB/s":                      "more than 1024GiB/s",
+		strings.Repeat("9", 40) + "B/s":  "not a rate",
+		strings.Repeat("9", 28) + "MB/s": "more than 1024GiB/s",
+	} {
+		if got, err := conf.ParseByteRate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseByteRate(%q) = %v, %v, want an error with %q", text, got, err, want)
+		}
+	}
+	if got := conf.FormatByteRate(0); got != "off" {
+		t.Errorf("no limit is written %q", got)
+	}
+}
+
+func TestParsePercentile(t *testing.T) {
+	for text, want := range map[string]float64{"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "p97.5": 0.975, "p57": 0.57} {
+		if got, err := conf.ParsePercentile(text); err != nil || got != want || conf.FormatPercentile(got) != text {
+			t.Errorf("ParsePercentile(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":       `such as "p95"`,
+		"p":      `such as "p95"`,
+		"95%":    `write "p95"`,
+		"95th":   `write "p95"`,
+		"P95":    `write "p95"`,
+		"95":     `write "p95"`,
+		"p0.95":  `write "p95"`,
+		"0.999":  `write "p99.9"`,
+		"p10":    `from "p50" to "p99.9"`,
+		"p100":   `from "p50" to "p99.9"`,
+		"p99.99": `from "p50" to "p99.9"`,
+		"p1e1":   `from "p50" to "p99.9"`,
+	} {
+		if got, err := conf.ParsePercentile(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParsePercentile(%q) = %v, %v, want an error with %q", text, got, err, want)
+		}
+	}
+}
+
 func TestParsePercent(t *testing.T) {
 	for text, want := range map[string]float64{"30%": 0.3, "33.3%": 0.333, "0%": 0, "100%": 1, "7%": 0.07, "0.5%": 0.005, "5.%": 0.05} {
 		if got, err := conf.ParsePercent(text); err != nil || got != want {
@@ -284,6 +365,38 @@ func FuzzParseRate(f *testing.F) {
 		}
 		if again, err := conf.ParseRate(conf.FormatRate(r)); r <= 0 || r > conf.MaxRate || err != nil || again != r {
 			t.Fatalf("%q is %v, written %q, which is %v, %v", text, r, conf.FormatRate(r), again, err)
+		}
+	})
+}
+
+// What parses is written as something that parses to the same.
+func FuzzParseByteRate(f *testing.F) {
+	for _, s := range []string{"10MiB/s", "1.5GiB/s", "1B/s", "10MB/s", "10Mbit/s", "100k", "0.1KiB/s", "1024GiB/s", "off", "64kibps", "9/h"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := conf.ParseByteRate(text)
+		if err != nil {
+			return
+		}
+		if again, err := conf.ParseByteRate(conf.FormatByteRate(r)); r < 1 || r > conf.MaxByteRate || err != nil || again != r {
+			t.Fatalf("%q is %v, written %q, which is %v, %v", text, r, conf.FormatByteRate(r), again, err)
+		}
+	})
+}
+
+// What parses is written as something that parses to the same.
+func FuzzParsePercentile(f *testing.F) {
+	for _, s := range []string{"p95", "p99.9", "p50", "95%", "P95", "p0.95", "p49", "p100"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := conf.ParsePercentile(text)
+		if err != nil {
+			return
+		}
+		if again, err := conf.ParsePercentile(conf.FormatPercentile(p)); p < 0.5 || p > 0.999 || err != nil || again != p {
+			t.Fatalf("%q is %v, written %q, which is %v, %v", text, p, conf.FormatPercentile(p), again, err)
 		}
 	})
 }

@@ -181,6 +181,7 @@ type NextUpstream struct {
 	Backoff time.Duration
 	// BeforeFirstByte says that a peer that ends a session before its first byte,
 	// while all that the client has sent is still held, is a failed attempt too.
+	// What the client asked for may then be done twice.
 	BeforeFirstByte bool
 }
 

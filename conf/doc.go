@@ -4,7 +4,8 @@
 // [Config] holds one [Worker], [Log], [Admin] and [Resolver] section and lists
 // of [Upstream] and [Listener]. An upstream has its servers, the [HealthCheck]s
 // that judge them, and what becomes of sessions by the verdicts ([OnState],
-// [OutlierDetection]). A listener's [Profile] sets defaults for a protocol. A Config that came out of conf/hclfile has passed every
+// [OutlierDetection]), and what bounds the load on them ([Queue],
+// [CircuitBreaker], [AdaptiveLimit]). A listener's [Profile] sets defaults for a protocol. A Config that came out of conf/hclfile has passed every
 // check: names are unique, every listener's upstream exists, and all numbers
 // are in range. A Config that was built by hand should start from [Default],
 // [NewUpstream], [NewServer], [NewHealthCheck] and [NewListener], which fill in
@@ -16,7 +17,8 @@
 // Weights are 1..[MaxWeight]; counts are never negative, but for the
 // [NoResponses] of a UDP listener; 0 means "no limit" or "automatic" where the
 // field says so. A [Rate] is events in a second, 0 for no limit, at most
-// [MaxRate]; shares are 0..1.
+// [MaxRate]; a [ByteRate] is bytes in a second, at most [MaxByteRate]; shares are
+// 0..1.
 //
 // Errors: the Parse functions return an error whose text says what is wrong
 // and what to write instead; they are fit to be shown to the operator beside

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,6 +154,147 @@ func FormatRate(r Rate) string {
 		return "off"
 	}
 	return strconv.FormatFloat(float64(r), 'f', -1, 64) + "/s"
+}
+
+// MaxByteRate is the highest byte rate that a configuration may hold.
+const MaxByteRate ByteRate = 1 << 40
+
+// byteUnits are the units of sizes, the largest first.
+var byteUnits = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+// byteRateForm takes a byte rate apart, and what people write for one: number,
+// unit and time.
+var byteRateForm = regexp.MustCompile(`^\s*(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)\s*(?:/\s*([A-Za-z]*)\s*)?$`)
+
+// ParseByteRate reads a rate such as "10MiB/s": a number of B, KiB, MiB or GiB
+// in a second. The result is a whole number of bytes, from 1 to MaxByteRate. It
+// does not know "off".
+func ParseByteRate(text string) (ByteRate, error) {
+	const longest = 32 // far more than any rate needs
+	var m []string
+	if len(text) <= longest {
+		m = byteRateForm.FindStringSubmatch(text)
+	}
+	if m == nil {
+		return 0, fmt.Errorf("%q is not a rate: write bytes for each second, such as \"10MiB/s\"", text)
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	unit, known := readByteUnit(m[2])
+	seconds, timed := map[string]float64{"": 1, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600}[strings.ToLower(m[3])]
+	rate := n * unit.bytes / seconds
+	near := FormatByteRate(max(1, ByteRate(min(math.Round(rate), float64(MaxByteRate)))))
+	switch {
+	case err != nil || n == 0:
+		return 0, fmt.Errorf("%q is not a rate: write \"off\" for no limit, or bytes for each second, such as \"10MiB/s\"", text)
+	case !known || !timed:
+		return 0, fmt.Errorf("%q has an unknown unit: the units are B/s, KiB/s, MiB/s and GiB/s", text)
+	case rate > float64(MaxByteRate):
+		return 0, fmt.Errorf("%q is more than %s", text, FormatByteRate(MaxByteRate))
+	case unit.bits:
+		return 0, fmt.Errorf("%q is in bits: a byte has 8, write %q", text, near)
+	case unit.binary > 0:
+		return 0, fmt.Errorf("%q is not a rate: write %q, or %q if the unit is a power of 1000", text, FormatByteRate(max(1, ByteRate(math.Round(n*unit.binary/seconds)))), near)
+	case !unit.ours || text != m[1]+m[2]+"/s":
+		return 0, fmt.Errorf("%q is not a rate: write %q", text, near)
+	case rate != math.Trunc(rate):
+		return 0, fmt.Errorf("%q is not a whole number of bytes: write %q", text, near)
+	}
+	return ByteRate(rate), nil
+}
+
+// byteUnit is a unit of size as somebody wrote it.
+type byteUnit struct {
+	bytes  float64
+	ours   bool    // it is one of byteUnits
+	bits   bool    // it counts bits
+	binary float64 // the bytes of the unit of byteUnits that is nearly the same, if it is in powers of 1000
+}
+
+// foreignByteUnit matches the ways to write a unit of size, or of bits.
+var foreignByteUnit = regexp.MustCompile(`^([kKmMgG]?)(i?)([bB]?|[bB]its?|[bB]ytes?)(ps)?$`)
+
+// readByteUnit reads a unit of size. A bare letter is a power of 1024, as in
+// nginx. A small b counts bits behind a capital letter or before "ps", as in Mb
+// and mbps; people write mb for bytes.
+func readByteUnit(name string) (byteUnit, bool) {
+	for _, u := range byteUnits {
+		if u.name == name {
+			return byteUnit{bytes: float64(u.bytes), ours: true}, true
+		}
+	}
+	m := foreignByteUnit.FindStringSubmatch(name)
+	if m == nil {
+		return byteUnit{}, false
+	}
+	prefix, i, rest, ps := m[1], m[2], m[3], m[4]
+	power := float64(strings.Index(" kmg", strings.ToLower(prefix)))
+	if prefix == "" {
+		power = 0
+	}
+	binary, decimal := math.Pow(1024, power), math.Pow(1000, power)
+	small := rest == "b" && i == "" && (prefix == "" || ps != "" || strings.Contains("KMG", prefix))
+	switch {
+	case small || strings.Contains(rest, "it"):
+		if i == "" {
+			binary = decimal
+		}
+		return byteUnit{bytes: binary / 8, bits: true}, true
+	case i == "" && rest != "" && power > 0:
+		return byteUnit{bytes: decimal, binary: binary}, true
+	}
+	return byteUnit{bytes: binary}, true
+}
+
+// FormatByteRate writes a byte rate as ParseByteRate reads it, and 0 as "off".
+func FormatByteRate(r ByteRate) string {
+	if r == 0 {
+		return "off"
+	}
+	for _, u := range byteUnits {
+		if int64(r)%u.bytes == 0 {
+			return fmt.Sprintf("%d%s/s", int64(r)/u.bytes, u.name)
+		}
+	}
+	panic("a byte rate that is no number of bytes")
+}
+
+// The percentiles that a configuration may hold.
+const minPercentile, maxPercentile = 0.5, 0.999
+
+var (
+	percentileForm = regexp.MustCompile(`^p(\d\d(?:\.\d)?)$`)
+	// percentileLike matches what people write for one: 95%, 95th, P95, p0.95.
+	percentileLike = regexp.MustCompile(`^[pP]?(\d{1,2}(?:\.\d+)?|\.\d+)\s*(?:%|th)?$`)
+)
+
+// ParsePercentile reads a percentile from "p50" to "p99.9" as the share that it
+// is, such as 0.95.
+func ParsePercentile(text string) (float64, error) {
+	if m := percentileForm.FindStringSubmatch(text); m != nil {
+		if share, err := ParsePercent(m[1] + "%"); err == nil && share >= minPercentile && share <= maxPercentile {
+			return share, nil
+		}
+		return 0, fmt.Errorf("%q is out of range: write one from %q to %q", text, FormatPercentile(minPercentile), FormatPercentile(maxPercentile))
+	}
+	if m := percentileLike.FindStringSubmatch(text); m != nil {
+		n, err := strconv.ParseFloat(m[1], 64)
+		if n > 1 {
+			n /= 100
+		}
+		if err == nil && n >= minPercentile && n <= maxPercentile {
+			return 0, fmt.Errorf("%q is not a percentile: write %q", text, FormatPercentile(n))
+		}
+	}
+	return 0, fmt.Errorf("%q is not a percentile: write one such as \"p95\", from %q to %q", text, FormatPercentile(minPercentile), FormatPercentile(maxPercentile))
+}
+
+// FormatPercentile writes a share as the percentile that ParsePercentile reads,
+// to a tenth of a percent.
+func FormatPercentile(share float64) string {
+	return "p" + strconv.FormatFloat(math.Round(share*1000)/10, 'f', -1, 64)
 }
 
 // ParsePercent reads a percentage such as "30%" as the ratio that it is, from 0
