@@ -254,6 +254,9 @@ func (b *body) instead(name string, v cty.Value) string {
 			return fmt.Sprintf("A duration is a string with a unit: %s = %q for seconds, %q for milliseconds.", name, number+"s", number+"ms")
 		case a.kind == kindRate:
 			return fmt.Sprintf("A rate is a string with a unit: %s = %q", name, number+"/s")
+		case a.kind == kindByteRate && v.AsBigFloat().IsInt() && v.AsBigFloat().Sign() > 0 && v.AsBigFloat().Cmp(big.NewFloat(float64(conf.MaxByteRate))) <= 0:
+			n, _ := v.AsBigFloat().Int64()
+			return fmt.Sprintf("A rate is a string with a unit: %s = %q", name, conf.FormatByteRate(conf.ByteRate(n)))
 		case a.kind == kindString:
 			return fmt.Sprintf("Write %s = %q", name, number)
 		case a.kind == kindBool && (number == "1" || number == "0"):
@@ -422,20 +425,32 @@ func (b *body) percent(name string, zero zeroRule, into *float64) {
 }
 
 // rate reads a number of events in a second, or "off" for no limit.
-func (b *body) rate(name string, into *conf.Rate) {
+func (b *body) rate(name string, into *conf.Rate) { readRate(b, name, conf.ParseRate, into) }
+
+// byteRate reads a number of bytes in a second, or "off" for no limit.
+func (b *body) byteRate(name string, into *conf.ByteRate) {
+	readRate(b, name, conf.ParseByteRate, into)
+}
+
+func readRate[T conf.Rate | conf.ByteRate](b *body, name string, parse func(string) (T, error), into *T) {
 	v, at, ok := b.value(name)
+	if !ok {
+		return
+	}
+	summary := fmt.Sprintf("%s is not a rate", name)
 	switch {
-	case !ok:
+	case v.Type() == cty.Number && v.AsBigFloat().Sign() == 0:
+		b.d.errorf(at, fmt.Sprintf("%s can't be 0", name), `Write "off" for no limit, or a rate such as %s.`, b.schema.attr(name).example)
 	case v.Type() != cty.String:
 		b.wrongType(name, "a rate", v, at)
 	case v.AsString() == "off":
 		*into = 0
 	case slices.Contains(wordsForOff, strings.ToLower(v.AsString())):
-		b.d.errorf(at, fmt.Sprintf("%s is not a rate", name), `Write "off" for no limit.`)
+		b.d.errorf(at, summary, `Write "off" for no limit.`)
 	default:
-		rate, err := conf.ParseRate(v.AsString())
+		rate, err := parse(v.AsString())
 		if err != nil {
-			b.d.errorf(at, fmt.Sprintf("%s is not a rate", name), "%s.", sentence(err))
+			b.d.errorf(at, summary, "%s.", sentence(err))
 			return
 		}
 		*into = rate

@@ -14,7 +14,7 @@
 // once, however often a dynamic block repeats it (words.go). Values: what is
 // left is evaluated and decoded block by block (decoder.go; worker.go, log.go,
 // admin.go, discovery.go, upstream.go, server.go, health.go, onstate.go,
-// listener.go and udp.go), then the blocks are held against each other
+// overload.go, listener.go, limits.go and udp.go), then the blocks are held against each other
 // (check.go) and, if all is well, against the habits of operators (lint.go).
 // A new block is one more file with its table and its decode function, and one
 // more entry in the table of the block it stands in.
@@ -40,12 +40,19 @@
 // (profile.go): of its listener at once, of the listener's upstream when all
 // listeners are known.
 //
+// What bounds the load stands in overload.go, for an upstream, and in limits.go,
+// for a listener: an algorithm of an adaptive limit is an entry in a table with
+// its options, and what the blocks make of one another is lint_overload.go. With
+// before_first_byte a request that a server took before it died is done again by
+// another one: it is for requests that may be done twice.
+//
 // [Effective] goes the other way: it writes a configuration as a file with every
 // value, which reads to the same configuration (effective.go).
 //
 // A listener is one for TCP or one for UDP, and each refuses what only the
-// other has: timeouts of connections, next_upstream and unix sockets there, the
-// udp block here (udp.go). The two have ports of their own, so that one address
+// other has: timeouts of connections, next_upstream, hedge, limits, priority and
+// unix sockets there, the udp block here (udp.go). So do their upstreams: a queue,
+// a breaker or a limit is for connections. The two have ports of their own, so that one address
 // may have a listener of each, and an upstream may be used by both; lint_udp.go
 // says what UDP makes of an upstream and of the machine's limits.
 //

@@ -276,6 +276,9 @@ func (w *effective) upstream(u *conf.Upstream) {
 	} else {
 		w.percent("panic_threshold", u.PanicThreshold)
 	}
+	w.queue(u.Queue)
+	w.circuitBreaker(u.Breaker)
+	w.adaptiveLimit(u.Limit)
 	w.close()
 }
 
@@ -487,6 +490,70 @@ func (w *effective) outliers(o *conf.OutlierDetection) {
 	w.close()
 }
 
+func (w *effective) queue(q *conf.Queue) {
+	if q == nil {
+		w.absent("queue", "none: nobody waits for a server")
+		return
+	}
+	w.open("queue")
+	w.number("max", q.Max)
+	w.duration("timeout", q.Timeout)
+	w.close()
+}
+
+func (w *effective) circuitBreaker(c *conf.CircuitBreaker) {
+	if c == nil {
+		w.absent("circuit_breaker", "none")
+		return
+	}
+	w.open("circuit_breaker")
+	w.number("max_sessions", c.MaxSessions)
+	w.number("max_pending", c.MaxPending)
+	w.number("max_retries", c.MaxRetries)
+	w.number("failures", c.Failures)
+	if c.Failures == 0 {
+		w.absent("window, open_for, probes", "it never opens")
+	} else {
+		w.duration("window", c.Window)
+		w.duration("open_for", c.OpenFor)
+		w.number("probes", c.Probes)
+	}
+	w.close()
+}
+
+func (w *effective) adaptiveLimit(l *conf.AdaptiveLimit) {
+	if l == nil {
+		w.absent("adaptive_limit", "none")
+		return
+	}
+	w.open("adaptive_limit " + literalString(string(l.Algorithm)))
+	for _, o := range limitAlgorithmNamed(string(l.Algorithm)).all() {
+		switch o.name {
+		case "min":
+			w.number(o.name, l.Min)
+		case "max":
+			w.number(o.name, l.Max)
+		case "initial":
+			w.number(o.name, l.Initial)
+		case "window":
+			w.number(o.name, l.Window)
+		case "measure":
+			w.set(o.name, word(limitMeasures, l.Measure))
+		case "apply_to":
+			w.set(o.name, word(limitUnits, l.ApplyTo))
+		case "target":
+			w.duration(o.name, l.Target)
+		case "percentile":
+			w.ratio(o.name, l.Percentile)
+		case "backoff":
+			w.ratio(o.name, l.Backoff)
+		default:
+			panic("no way to write the option " + o.name)
+		}
+	}
+	w.close()
+}
+
 func (w *effective) listener(l *conf.Listener) {
 	w.open("listener " + literalString(l.Name))
 	w.list("listen", addressTexts(l.Listen))
@@ -507,9 +574,45 @@ func (w *effective) connections(l *conf.Listener) {
 	w.duration("half_close_timeout", l.HalfCloseTimeout)
 	w.duration("dead_peer_timeout", l.DeadPeerTimeout)
 	w.orAbsent("congestion", l.Congestion, "the system's")
+	w.number("priority", l.Priority)
 	w.open("next_upstream")
 	w.number("tries", l.NextUpstream.Tries)
 	w.duration("timeout", l.NextUpstream.Timeout)
+	w.duration("backoff", l.NextUpstream.Backoff)
+	w.boolean("before_first_byte", l.NextUpstream.BeforeFirstByte)
+	w.close()
+	w.hedge(l.Hedge)
+	w.limits(&l.Limits)
+}
+
+func (w *effective) hedge(h *conf.Hedge) {
+	if h == nil {
+		w.absent("hedge", "none")
+		return
+	}
+	w.open("hedge")
+	if h.After == conf.Off {
+		w.set("after", literalString(conf.FormatPercentile(h.Percentile)))
+	} else {
+		w.duration("after", h.After)
+	}
+	w.percent("max", h.Max)
+	w.close()
+}
+
+func (w *effective) limits(l *conf.Limits) {
+	w.open("limits")
+	w.number("sessions", l.Sessions)
+	w.number("sessions_per_client", l.SessionsPerClient)
+	if l.SessionsPerClient == 0 {
+		w.absent("ipv4_prefix, ipv6_prefix", "clients are not told apart")
+	} else {
+		w.number("ipv4_prefix", l.IPv4Prefix)
+		w.number("ipv6_prefix", l.IPv6Prefix)
+	}
+	w.set("accept_rate", literalString(conf.FormatRate(l.AcceptRate)))
+	w.set("upload_rate", literalString(conf.FormatByteRate(l.UploadRate)))
+	w.set("download_rate", literalString(conf.FormatByteRate(l.DownloadRate)))
 	w.close()
 }
 

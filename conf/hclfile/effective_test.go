@@ -207,6 +207,8 @@ func other(v reflect.Value, field string) reflect.Value {
 		either(slog.LevelInfo, slog.LevelWarn)
 	case conf.CheckKind:
 		either(conf.CheckTCP, conf.CheckTLS)
+	case conf.LimitAlgorithm:
+		either(conf.Gradient, conf.Vegas)
 	case *regexp.Regexp:
 		out.Set(reflect.ValueOf(regexp.MustCompile("other")))
 	case []byte:

@@ -17,7 +17,11 @@ func foreignHint(word, value string) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	value, _, _ = strings.Cut(strings.TrimSpace(value), " ")
+	value = strings.TrimSpace(value)
+	if _, number, ok := strings.Cut(value, " "); ok && normalized(word) == "limit_conn" { // behind the name of nginx's zone
+		value = number
+	}
+	value, _, _ = strings.Cut(value, " ")
 	if normalized(word) == "proxy_responses" && value == "0" {
 		// The one word that both have, with opposite meanings.
 		return `Write udp { responses = "none" } in the listener block: nginx's 0 is no answer at all, and responses = 0 any number.`, true
@@ -27,13 +31,28 @@ func foreignHint(word, value string) (string, bool) {
 		if m := exampleSetting.FindAllStringSubmatchIndex(text, -1); len(m) == 1 {
 			name := text[m[0][2]:m[0][3]]
 			a := anyAttribute(name)
-			fits := a != nil && (a.kind == kindDuration || a.kind == kindNumber || name == "listen" || name == "access")
-			if fits {
+			if a != nil && fits(a, value) {
 				text = text[:m[0][4]] + asValue(a.kind, value) + text[m[0][5]:]
 			}
 		}
 	}
 	return sentence(errors.New(strings.TrimSuffix(text, "."))) + ".", true
+}
+
+// fits reports whether a value of another program is one of the attribute.
+func fits(a *attribute, value string) bool {
+	_, isNumber := parseNumber(value)
+	switch a.kind {
+	case kindDuration:
+		return true
+	case kindNumber:
+		return value[0] != '$'
+	case kindRate:
+		return isNumber
+	case kindByteRate:
+		return foreignSize.MatchString(value)
+	}
+	return a.name == "listen" || a.name == "access"
 }
 
 // exampleSetting is the part of an answer that shows a setting.
@@ -73,6 +92,7 @@ var foreign = map[string]string{
 
 	"zone":                 `all workers share one state of an upstream: remove it`,
 	"health_check_timeout": `write timeout = "1s" in the health_check block`,
+	"ipv6":                 `addresses of both families are asked for: remove it`,
 	"resolver_timeout":     `write timeout = "5s" in the resolver block`,
 	"match":                `a check of what a server answers is written health_check "send_expect" { } in the upstream block, with step blocks`,
 
@@ -86,14 +106,14 @@ var foreign = map[string]string{
 	"use_backend":        `write upstream = "NAME" in the listener block`,
 	"dgram_bind":         `write protocol = "udp" in the listener block, and the address in listen`,
 	"mode":               `write protocol = "tcp", or remove it: tcp is the default`,
-	"maxconn":            `write max_conns = 200 in the server block, or max_sessions = 10000 in the worker block`,
-	"maxconns":           `write max_conns = 200 in the server block, or max_sessions = 10000 in the worker block`,
+	"maxconn":            `write max_conns = 200 in the server block, sessions = 10000 in a limits block of the listener, or max_sessions = 10000 in the worker block`,
+	"maxconns":           `write max_conns = 200 in the server block, sessions = 10000 in a limits block of the listener, or max_sessions = 10000 in the worker block`,
 	"hash_type":          `write balance "hash" { } with consistent = true in the upstream block`,
-	"max_connections":    `write max_conns = 200 in the server block, or max_sessions = 10000 in the worker block`,
+	"max_connections":    `write max_sessions = 1000 in a circuit_breaker block of the upstream, or max_conns = 200 in the server block`,
 	"nbthread":           `write worker { count = "auto" }`,
 	"nbproc":             `write worker { count = "auto" }`,
 	"threads":            `write worker { count = "auto" }`,
-	"timeout":            `say which one: connect_timeout, idle_timeout, half_close_timeout or dead_peer_timeout in the listener block; a health_check, next_upstream or resolver block has a timeout = "1s" of its own`,
+	"timeout":            `say which one: connect_timeout, idle_timeout, half_close_timeout or dead_peer_timeout in the listener block; a health_check, next_upstream, queue or resolver block has a timeout = "1s" of its own`,
 	"timeout_connect":    `write connect_timeout = "3s" in the listener block`,
 	"timeout_client":     `write idle_timeout = "10m" in the listener block`,
 	"timeout_server":     `write idle_timeout = "10m" in the listener block`,
@@ -173,7 +193,6 @@ var foreign = map[string]string{
 	"drain_time":                       `write worker { shutdown_timeout = "30s" }`,
 	"keepalive":                        `write dead_peer_timeout = "30s" in the listener block`,
 	"tcp_keepalive":                    `write dead_peer_timeout = "30s" in the listener block`,
-	"max_retries":                      `write next_upstream { tries = 2 } in the listener block`,
 	"congestion_control":               `write congestion = "cubic"`,
 	"logging":                          `write a log { } block`,
 	"variable":                         `write locals { NAME = VALUE } and use local.NAME, or env.NAME for the environment`,
@@ -202,4 +221,35 @@ var foreign = map[string]string{
 	"dns_resolvers":                    `write resolver { servers = ["127.0.0.1:53"] } at the top of the file`,
 	"close_connections_on_host_health_failure": `write on_state { unhealthy = "close" } in the upstream block`,
 	"include": `a configuration is one file`,
+
+	// what bounds the load, of nginx, HAProxy and Envoy
+	"proxy_upload_rate":    `write limits { upload_rate = "10MiB/s" } in the listener block`,
+	"proxy_download_rate":  `write limits { download_rate = "10MiB/s" } in the listener block`,
+	"limit_rate":           `write limits { download_rate = "10MiB/s" } in the listener block`,
+	"limit_conn":           `write limits { sessions_per_client = 100 } in the listener block`,
+	"limit_conn_zone":      `a client is its address, or a network of ipv4_prefix and ipv6_prefix bits: write limits { sessions_per_client = 100 } in the listener block`,
+	"limit_conn_log_level": `what is refused stands in the access log: remove it`,
+	"limit_req":            `weir counts sessions and reads no requests: write limits { accept_rate = "500/s" } in the listener block`,
+	"fullconn":             `a limit that follows the load is written adaptive_limit "gradient" { } in the upstream block`,
+	"maxqueue":             `write queue { max = 100 } in the upstream block, where all its servers share one queue`,
+	"timeout_queue":        `write queue { timeout = "2s" } in the upstream block`,
+	"maxconnrate":          `write limits { accept_rate = "500/s" } in the listener block`,
+	"maxsessrate":          `write limits { accept_rate = "500/s" } in the listener block`,
+	"rate_limit":           `write limits { accept_rate = "500/s" } in the listener block`,
+	"rate_limit_sessions":  `write limits { accept_rate = "500/s" } in the listener block`,
+	"option_redispatch":    `moving on to the next server is always on; a next_upstream { } block in the listener block sets its bounds`,
+	"redispatch":           `moving on to the next server is always on; a next_upstream { } block in the listener block sets its bounds`,
+	"retry_on":             `a failed connect is followed by the next server; for one that ends a session before its first byte write next_upstream { before_first_byte = true } in the listener block`,
+	"max_connect_attempts": `write next_upstream { tries = 2 } in the listener block`,
+	"num_retries":          `write next_upstream { tries = 2 } in the listener block`,
+	"retry_back_off":       `write next_upstream { backoff = "25ms" } in the listener block`,
+	"max_pending_requests": `write circuit_breaker { max_pending = 200 } in the upstream block`,
+	"max_requests":         `weir counts sessions and reads no requests: write circuit_breaker { max_sessions = 1000 } in the upstream block`,
+	"thresholds":           `write circuit_breaker { } in the upstream block, with max_sessions, max_pending and max_retries in it`,
+	"retry_budget":         `write circuit_breaker { max_retries = 20 } in the upstream block`,
+	"hedge_policy":         `write hedge { } in the listener block`,
+	"adaptive_concurrency": `write adaptive_limit "gradient" { } in the upstream block`,
+	"connection_limit":     `write limits { sessions = 10000 } in the listener block`,
+	"local_ratelimit":      `write limits { accept_rate = "500/s" } in the listener block`,
+	"bandwidth_limit":      `write limits { download_rate = "10MiB/s" } in the listener block`,
 }

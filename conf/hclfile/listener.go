@@ -17,17 +17,15 @@ var listenerBlock = &block{
 		{"protocol", kindString, `"tcp"`},
 		{"upstream", kindString, `"NAME"`},
 		{"profile", kindString, `"postgres"`},
+		{"priority", kindNumber, `1`},
 		{"connect_timeout", kindDuration, `"3s"`},
 		{"idle_timeout", kindDuration, `"10m"`},
 		{"half_close_timeout", kindDuration, `"1m"`},
 		{"dead_peer_timeout", kindDuration, `"30s"`},
 		{"congestion", kindString, `"cubic"`},
 	},
-	blocks: []*block{nextUpstreamBlock, udpBlock},
-	later: []string{
-		"priority", "max_age", "hedge", "proxy_protocol", "access", "limits",
-		"source", "preread", "route",
-	},
+	blocks: []*block{nextUpstreamBlock, hedgeBlock, limitsBlock, udpBlock},
+	later:  []string{"max_age", "proxy_protocol", "access", "source", "preread", "route"},
 }
 
 var nextUpstreamBlock = &block{
@@ -37,8 +35,9 @@ var nextUpstreamBlock = &block{
 	attrs: []attribute{
 		{"tries", kindNumber, `2`},
 		{"timeout", kindDuration, `"10s"`},
+		{"backoff", kindDuration, `"25ms"`},
+		{"before_first_byte", kindBool, `true`},
 	},
-	later: []string{"backoff", "before_first_byte"},
 }
 
 // MaxListenAddresses bounds the addresses of all listeners together, ranges
@@ -51,12 +50,12 @@ const maxTries = 65535
 // declaredListener is a listener with the places its parts were written at.
 type declaredListener struct {
 	conf.Listener
-	nameAt, protocolAt, upstreamAt, profileAt, idleAt hcl.Range
+	nameAt, protocolAt, upstreamAt, profileAt, idleAt, priorityAt hcl.Range
 	// vague says that there is no telling which protocol was meant, so that
 	// nothing is said that depends on it.
-	vague   bool
-	udp     *body // nil = none in the file
-	entries []listenEntry
+	vague                    bool
+	nextUpstream, hedge, udp *body // nil = none in the file
+	entries                  []listenEntry
 }
 
 // listenEntry is one entry of a listen list.
@@ -103,9 +102,16 @@ func (d *decoder) connections(b *body, l *declaredListener) {
 	b.duration("half_close_timeout", orOff, &l.HalfCloseTimeout)
 	b.duration("dead_peer_timeout", orOff, &l.DeadPeerTimeout)
 	d.congestion(b, &l.Congestion)
+	b.number("priority", 0, conf.Priorities-1, &l.Priority)
+	l.priorityAt = b.nameRange("priority")
 	if n := b.one(nextUpstreamBlock); n != nil {
-		n.number("tries", 0, maxTries, &l.NextUpstream.Tries)
-		n.duration("timeout", orOff, &l.NextUpstream.Timeout)
+		d.nextUpstream(n, l)
+	}
+	if h := b.one(hedgeBlock); h != nil {
+		d.hedge(h, l)
+	}
+	if m := b.one(limitsBlock); m != nil {
+		d.limits(m, l)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/hcl/v2/hclwrite"
@@ -185,6 +186,7 @@ func FuzzParse(f *testing.F) {
 			checkKeys(t, r.Config)
 			checkDatagrams(t, r.Config)
 			checkHealth(t, r.Config)
+			checkOverload(t, r.Config)
 			again := Parse(Effective(r.Config, true), "x.hcl", opts)
 			if again.Config == nil {
 				t.Fatalf("what is in effect is refused:\n%s\n%s", text(again), Effective(r.Config, true))
@@ -234,10 +236,55 @@ func checkDatagrams(t *testing.T, c *conf.Config) {
 			t.Fatalf("TCP listener with %+v", u)
 		case u.IdleTimeout <= 0, u.Requests < 0, u.Responses < conf.NoResponses, u.MaxSessions < 0, u.Quarantine < 0:
 			t.Fatalf("bad bounds %+v", u)
-		case l.Protocol == conf.UDP && (l.ConnectTimeout != defaults.ConnectTimeout || l.NextUpstream != defaults.NextUpstream):
+		case l.Protocol == conf.UDP && (l.ConnectTimeout != defaults.ConnectTimeout || l.NextUpstream != defaults.NextUpstream ||
+			l.Priority != defaults.Priority || l.Hedge != nil || l.Limits != defaults.Limits):
 			t.Fatalf("UDP listener with settings of TCP: %+v", l)
 		case l.Protocol == conf.UDP && slices.ContainsFunc(slices.Concat(l.Listen, addresses(c.Upstream(l.Upstream))), conf.Address.IsUnix):
 			t.Fatalf("UDP listener %q with unix sockets", l.Name)
+		}
+	}
+}
+
+// checkOverload holds what bounds the load against what package conf says of it.
+func checkOverload(t *testing.T, c *conf.Config) {
+	share := func(f float64) bool { return f > 0 && f < 1 }
+	datagrams := map[string]bool{}
+	for _, l := range c.Listeners {
+		datagrams[l.Upstream] = datagrams[l.Upstream] || l.Protocol == conf.UDP
+		h, m := l.Hedge, l.Limits
+		switch {
+		case l.Priority < 0 || l.Priority >= conf.Priorities, l.NextUpstream.Backoff < 0, l.NextUpstream.Backoff > time.Minute:
+			t.Fatalf("out of range: %+v", l)
+		case h != nil && ((h.After == conf.Off) != share(h.Percentile) || h.After < 0 || h.Max <= 0 || h.Max > 1):
+			t.Fatalf("bad hedge %+v", h)
+		case m.Sessions < 0, m.SessionsPerClient < 0, m.IPv4Prefix < 1, m.IPv4Prefix > 32, m.IPv6Prefix < 1, m.IPv6Prefix > 128,
+			m.AcceptRate < 0, m.UploadRate < 0, m.UploadRate > conf.MaxByteRate, m.DownloadRate < 0, m.DownloadRate > conf.MaxByteRate:
+			t.Fatalf("bad limits %+v", m)
+		}
+	}
+	for _, u := range c.Upstreams {
+		q, b, l := u.Queue, u.Breaker, u.Limit
+		if datagrams[u.Name] && (q != nil || b != nil || l != nil) {
+			t.Fatalf("upstream %q of a UDP listener has %+v, %+v, %+v", u.Name, q, b, l)
+		}
+		if q != nil && (q.Max < 1 || q.Timeout <= 0) {
+			t.Fatalf("bad queue %+v", q)
+		}
+		if b != nil && (b.MaxSessions < 0 || b.MaxPending < 0 || b.MaxRetries < 0 || b.Failures < 0 || b.MaxSessions+b.MaxPending+b.MaxRetries+b.Failures == 0 ||
+			b.Window <= 0 || b.OpenFor <= 0 || b.Probes < 1) {
+			t.Fatalf("bad circuit breaker %+v", b)
+		}
+		if l == nil {
+			continue
+		}
+		aimd := l.Algorithm == conf.AIMD
+		switch {
+		case l.Min < 1 || l.Initial < l.Min || l.Max < l.Initial, l.Window < 10:
+			t.Fatalf("bad range %+v", l)
+		case aimd != (l.Target > 0), aimd != share(l.Percentile), aimd != share(l.Backoff):
+			t.Fatalf("limit with the wrong options %+v", l)
+		case l.ApplyTo == conf.LimitTurns && (l.Measure != conf.MeasureTurn || q == nil):
+			t.Fatalf("limit of turns with %+v, queue %+v", l, q)
 		}
 	}
 }

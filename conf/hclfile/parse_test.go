@@ -100,10 +100,10 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// Every word of the language, every kind of check and every profile stands in a
+// Every word of the language, every kind of check, method, algorithm and profile stands in a
 // good file and in a bad one.
 func TestGoldenFilesHaveEveryWord(t *testing.T) {
-	words := slices.Concat(checkKindNames(), methodNames())
+	words := slices.Concat(checkKindNames(), methodNames(), limitAlgorithmNames())
 	for _, p := range conf.Profiles() {
 		words = append(words, string(p))
 	}
@@ -161,6 +161,7 @@ func dump(c *conf.Config) string {
 			}
 		}
 		dumpHealth(p, &u)
+		dumpOverload(p, &u)
 	}
 	for _, l := range c.Listeners {
 		p("listener %q upstream=%q congestion=%q", l.Name, l.Upstream, l.Congestion)
@@ -182,6 +183,7 @@ func dump(c *conf.Config) string {
 		p("  connect_timeout=%s idle_timeout=%s half_close_timeout=%s dead_peer_timeout=%s tries=%d timeout=%s",
 			conf.FormatDuration(l.ConnectTimeout), conf.FormatDuration(l.IdleTimeout), conf.FormatDuration(l.HalfCloseTimeout),
 			conf.FormatDuration(l.DeadPeerTimeout), l.NextUpstream.Tries, conf.FormatDuration(l.NextUpstream.Timeout))
+		dumpLimits(p, &l)
 	}
 	return b.String()
 }
@@ -215,6 +217,40 @@ func dumpHealth(p func(string, ...any), u *conf.Upstream) {
 	if o := u.Outlier; o != nil {
 		p("  outliers consecutive_failures=%d min_success_rate=%v interval=%s base_ejection_time=%s max_ejection=%v",
 			o.ConsecutiveFailures, o.MinSuccessRate, o.Interval, o.BaseEjectionTime, o.MaxEjection)
+	}
+}
+
+// dumpOverload writes what bounds the load of an upstream, as far as it is there.
+func dumpOverload(p func(string, ...any), u *conf.Upstream) {
+	if q := u.Queue; q != nil {
+		p("  queue max=%d timeout=%s", q.Max, q.Timeout)
+	}
+	if c := u.Breaker; c != nil {
+		p("  breaker max_sessions=%d max_pending=%d max_retries=%d failures=%d window=%s open_for=%s probes=%d",
+			c.MaxSessions, c.MaxPending, c.MaxRetries, c.Failures, c.Window, c.OpenFor, c.Probes)
+	}
+	if l := u.Limit; l != nil {
+		p("  limit %s min=%d max=%d initial=%d window=%d measure=%s apply_to=%s target=%s percentile=%v backoff=%v", l.Algorithm, l.Min, l.Max, l.Initial, l.Window,
+			word(limitMeasures, l.Measure), word(limitUnits, l.ApplyTo), conf.FormatDuration(l.Target), l.Percentile, l.Backoff)
+	}
+}
+
+// dumpLimits writes what a listener does for the case of overload, as far as it
+// is there.
+func dumpLimits(p func(string, ...any), l *conf.Listener) {
+	defaults := conf.NewListener(l.Name)
+	if n := l.NextUpstream; n.Backoff != conf.Off || n.BeforeFirstByte {
+		p("  backoff=%s before_first_byte=%t", conf.FormatDuration(n.Backoff), n.BeforeFirstByte)
+	}
+	if l.Priority != defaults.Priority {
+		p("  priority=%d", l.Priority)
+	}
+	if h := l.Hedge; h != nil {
+		p("  hedge after=%s percentile=%v max=%v", conf.FormatDuration(h.After), h.Percentile, h.Max)
+	}
+	if m := l.Limits; m != defaults.Limits {
+		p("  limits sessions=%d sessions_per_client=%d of /%d and /%d accept_rate=%s upload_rate=%d download_rate=%d",
+			m.Sessions, m.SessionsPerClient, m.IPv4Prefix, m.IPv6Prefix, conf.FormatRate(m.AcceptRate), m.UploadRate, m.DownloadRate)
 	}
 }
 

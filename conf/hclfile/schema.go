@@ -14,6 +14,7 @@ const (
 	kindRatio    // a number from 0 to 1
 	kindPercent  // a percentage, or a number from 0 to 1
 	kindRate     // events in a second
+	kindByteRate // bytes in a second
 	kindTemplate // a session template
 )
 

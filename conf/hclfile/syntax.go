@@ -325,6 +325,8 @@ var lineRules = []lineRule{
 	{regexp.MustCompile(`^\s*(health_check(\s+[^{}";#]*)?\s*;)\s*(?:#.*)?$`), 1, explainHealthCheck},
 	{regexp.MustCompile(`^\s*(health_check(\s+[a-z_]+=[^{}";#]*[^{}";#\s]))\s*(?:#.*)?$`), 1, explainHealthCheck},
 	{regexp.MustCompile(`^\s*(resolver\s+([^{}";#=\s][^{}";#]*[^{}";#\s])\s*;?)\s*(?:#.*)?$`), 1, explainResolver},
+	// queue 100 timeout=70s;
+	{regexp.MustCompile(`^\s*(queue\s+(\d+)(?:\s+timeout=(\w+))?\s*;)\s*(?:#.*)?$`), 1, explainQueue},
 	// expect ~* "PONG";
 	{regexp.MustCompile(`^\s*(expect\s+~(\*?)\s*"([^"]*)"\s*;?)\s*(?:#.*)?$`), 1, explainExpect},
 	// server "a" { weight = 1, max_fails = 2 }
@@ -379,6 +381,8 @@ var lineRules = []lineRule{
 	{regexp.MustCompile(`^\s*((random)\s+([^{=;#\s][^{;#]*[^{;#\s])\s*;?)\s*(?:#.*)?$`), 1, explainDirective},
 	// name;
 	{regexp.MustCompile(`^\s*(([\w-]+)\s*;)\s*$`), 2, explainWord},
+	// limit_conn_zone $binary_remote_addr zone=addr:10m;
+	{regexp.MustCompile(`^\s*(([\w-]+)\s+[^={};#]+=[^{};#]*;)\s*(?:#.*)?$`), 1, explainParameters},
 }
 
 // explainComputedLabel offers the block that may have computed labels.
@@ -432,6 +436,10 @@ func asValue(k kind, text string) string {
 	case kindRate:
 		if _, ok := parseNumber(text); ok {
 			return quote(text + "/s")
+		}
+	case kindByteRate:
+		if m := foreignSize.FindStringSubmatch(text); m != nil {
+			return quote(m[1] + map[string]string{"": "B", "k": "KiB", "m": "MiB", "g": "GiB"}[strings.ToLower(m[2])] + "/s")
 		}
 	}
 	return quote(text)
@@ -504,7 +512,8 @@ func explainUnquoted(g func(int) string) (string, string) {
 	if !unquotedValue.MatchString(g(2)) {
 		return "", ""
 	}
-	if a := anyAttribute(g(1)); a != nil && a.kind == kindRatio {
+	_, isPercent := percent(g(2))
+	if a := anyAttribute(g(1)); a != nil && a.kind == kindRatio && isPercent {
 		return fmt.Sprintf("%s takes a number from 0 to 1", g(1)), fmt.Sprintf("Write %s", setting(g(1), g(2)))
 	}
 	return "the value is not in quotes", fmt.Sprintf("Write %s", setting(g(1), g(2)))
@@ -619,4 +628,14 @@ func explainWord(g func(int) string) (string, string) {
 		return "equals sign is missing", fmt.Sprintf("Write %s = true", g(2))
 	}
 	return "there are no semicolons in this language", fmt.Sprintf("A value is set as %s = VALUE", g(2))
+}
+
+// explainParameters translates another program's directive that has parameters
+// with equals signs.
+func explainParameters(g func(int) string) (string, string) {
+	text, ok := foreignHint(g(2), "")
+	if !ok {
+		return "", ""
+	}
+	return fmt.Sprintf("unknown word %q", g(2)), text
 }

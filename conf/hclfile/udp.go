@@ -120,14 +120,23 @@ func (d *decoder) refuseConnections(b *body, l *declaredListener) {
 		{"half_close_timeout", `UDP has no end of input: sessions end as the udp block says, with idle_timeout, requests and responses. Remove it.`},
 		{"dead_peer_timeout", `UDP has no keepalive: sessions of a peer that is gone end after idle_timeout of the udp block. Remove it.`},
 		{"congestion", `UDP has no congestion control. Remove it.`},
+		{"priority", `No UDP session waits for a server, so that none goes before another. Remove it.`},
 	} {
 		if b.isSet(refused.name) {
 			d.report(b.nameRange(refused.name), "a UDP listener has no "+refused.name, refused.instead, l.asUDP())
 		}
 	}
-	for _, n := range b.each(nextUpstreamBlock) {
-		d.report(n.headerAt, "a UDP listener has no next_upstream",
-			"A UDP session never moves to another peer, as in nginx: nobody keeps the datagrams that would have to be sent again. What a client sends after a refusal begins a new session, with a new peer. Remove the block.", l.asUDP())
+	for _, refused := range []struct {
+		block   *block
+		instead string
+	}{
+		{nextUpstreamBlock, "A UDP session never moves to another peer, as in nginx: nobody keeps the datagrams that would have to be sent again. What a client sends after a refusal begins a new session, with a new peer. Remove the block."},
+		{hedgeBlock, "UDP has no handshake that a second attempt could win. Remove the block."},
+		{limitsBlock, "Its sessions are bounded by the udp block: write udp { max_sessions = 10000 }. There is no bound on rates. Remove the block."},
+	} {
+		for _, c := range b.each(refused.block) {
+			d.report(c.headerAt, "a UDP listener has no "+refused.block.name, refused.instead, l.asUDP())
+		}
 	}
 }
 
@@ -175,7 +184,8 @@ func listenAddress(text string) string {
 	return text
 }
 
-// checkDatagramServers refuses servers that no UDP session can reach.
+// checkDatagramServers refuses servers that no UDP session can reach, and bounds
+// that need a session to wait or to be refused.
 func (d *decoder) checkDatagramServers() {
 	for i := range d.upstreams {
 		u := &d.upstreams[i]
@@ -184,6 +194,11 @@ func (d *decoder) checkDatagramServers() {
 			continue
 		}
 		l := d.users[u.Name][j]
+		for _, b := range u.bounds() {
+			d.report(b.headerAt, fmt.Sprintf("upstream %q has a UDP listener and no %s", u.Name, b.schema.name),
+				fmt.Sprintf("Datagrams do not wait for a server, and nobody can be told that there is none: listener %q has max_sessions in its udp block. Remove the block, or give the TCP listeners an upstream of their own.", l.Name),
+				related{l.upstreamAt, "used for UDP here"})
+		}
 		for _, s := range u.servers {
 			if s.Address.IsUnix() {
 				d.report(s.addressAt, fmt.Sprintf("server %s takes no UDP", s.Address),

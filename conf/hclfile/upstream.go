@@ -18,8 +18,7 @@ var upstreamBlock = &block{
 		{"exactly_one", kindBool, `true`},
 		{"panic_threshold", kindPercent, `"30%"`},
 	},
-	blocks: []*block{balanceBlock, serverBlock, healthCheckBlock, onStateBlock, outlierBlock},
-	later:  []string{"queue", "circuit_breaker", "adaptive_limit"},
+	blocks: []*block{balanceBlock, serverBlock, healthCheckBlock, onStateBlock, outlierBlock, queueBlock, breakerBlock, adaptiveLimitBlock},
 }
 
 // declaredUpstream is an upstream with the places its parts were written at.
@@ -28,6 +27,7 @@ type declaredUpstream struct {
 	nameAt, congestionAt, exactlyOneAt hcl.Range
 	balance                            *body // nil = none in the file
 	onState                            *body // nil = none in the file
+	queue, breaker, limit              *body // nil = none in the file
 	servers                            []declaredServer
 	checks                             []declaredCheck
 	ownChecks                          bool           // the file has health checks, good or bad
@@ -62,6 +62,16 @@ func (d *decoder) upstream(b *body) {
 	if o := b.one(outlierBlock); o != nil {
 		d.outliers(o, &u)
 	}
+	if q := b.one(queueBlock); q != nil {
+		d.queue(q, &u)
+	}
+	if c := b.one(breakerBlock); c != nil {
+		d.circuitBreaker(c, &u)
+	}
+	if l := b.one(adaptiveLimitBlock); l != nil {
+		d.adaptiveLimit(l, &u)
+	}
+	d.checkTurns(b, &u)
 	d.serverFile(b, &u)
 	d.eligibility(b, &u)
 	d.checkServers(b, &u)

@@ -275,6 +275,9 @@ func (w *words) advice(schema *block, word, value string) string {
 	if schema == listenerBlock && normal == "server" {
 		return `Servers stand in an upstream block, which the listener names: upstream = "NAME"`
 	}
+	if schema == limitsBlock && normal == "max_sessions" {
+		return written(schema, "sessions")
+	}
 	if schema == rootBlock && normal == "server" && value == "" {
 		return `nginx's server { } is listener "NAME" { ... } here. A server of an upstream stands in its upstream block.`
 	}
@@ -309,7 +312,12 @@ func belongs(home []*block, word string) string {
 		names = append(names, c.name)
 		later = later && c.isLater(word)
 	}
-	text := fmt.Sprintf("%q belongs in %s %s block.", word, article(names[0]), strings.Join(names, " or "))
+	last := len(names) - 1
+	where := names[last]
+	if last > 0 {
+		where = strings.Join(names[:last], ", ") + " or " + where
+	}
+	text := fmt.Sprintf("%q belongs in %s %s block.", word, article(names[0]), where)
 	if later {
 		text += " It is not built yet."
 	}

@@ -1,12 +1,9 @@
 upstream "db" {
   server "10.0.0.1:5432" { zone = "a" }
-  queue {
-    max = 100
-  }
 }
 listener "db" {
   listen   = ["0.0.0.0:5432"]
-  priority = 1
+  max_age  = "1h"
   route {
     upstream = "db"
   }

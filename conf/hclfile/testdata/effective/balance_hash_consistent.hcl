@@ -64,6 +64,9 @@ upstream "a" {
   }
   # outlier_detection: none
   panic_threshold = "off"
+  # queue: none: nobody waits for a server
+  # circuit_breaker: none
+  # adaptive_limit: none
 }
 
 listener "a" {
@@ -76,8 +79,20 @@ listener "a" {
   half_close_timeout = "1m"
   dead_peer_timeout  = "30s"
   # congestion: the system's
+  priority = 1
   next_upstream {
-    tries   = 0
-    timeout = "off"
+    tries             = 0
+    timeout           = "off"
+    backoff           = "off"
+    before_first_byte = false
+  }
+  # hedge: none
+  limits {
+    sessions            = 0
+    sessions_per_client = 0
+    # ipv4_prefix, ipv6_prefix: clients are not told apart
+    accept_rate   = "off"
+    upload_rate   = "off"
+    download_rate = "off"
   }
 }
