@@ -108,6 +108,12 @@ func (l *Loop) Add(fd int32, events uint32, t Token) unix.Errno {
 	return sys.EpollAdd(l.epfd, fd, events, uint64(t))
 }
 
+// Rename has fd, which is registered, be known as t from now on. What it is ready
+// for is told again.
+func (l *Loop) Rename(fd int32, events uint32, t Token) unix.Errno {
+	return sys.EpollModify(l.epfd, fd, events, uint64(t))
+}
+
 // Remove takes fd out of the epoll set.
 func (l *Loop) Remove(fd int32) { sys.EpollDelete(l.epfd, fd) }
 

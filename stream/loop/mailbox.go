@@ -13,6 +13,7 @@ type Mailbox struct {
 
 	mu     sync.Mutex
 	queue  []func() // guarded by mu
+	spare  []func() // owned by the loop's thread: empty, for the next queue
 	closed bool     // guarded by mu
 }
 
@@ -37,11 +38,13 @@ func (m *Mailbox) run() {
 	sys.EventClear(m.fd)
 	m.mu.Lock()
 	queue := m.queue
-	m.queue = nil
+	m.queue = m.spare
 	m.mu.Unlock()
-	for _, f := range queue {
+	for i, f := range queue {
+		queue[i] = nil
 		f()
 	}
+	m.spare = queue[:0]
 }
 
 // finish takes nothing more, and calls what was posted until now: whoever waits

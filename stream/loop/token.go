@@ -11,6 +11,7 @@ const (
 	KindSession               // slot and generation from a Slab
 	KindDatagrams             // as KindListener, of UDP
 	KindFlow                  // as KindSession, a UDP socket to a peer
+	KindHedge                 // as KindSession, its second attempt to connect
 )
 
 // MaxSlots is how many slots of one kind a token can name.

@@ -26,6 +26,12 @@ func EpollAdd(epfd, fd int32, events uint32, data uint64) unix.Errno {
 	return epollCtl(epfd, unix.EPOLL_CTL_ADD, fd, events, data)
 }
 
+// EpollModify changes the events and the data of a registered fd. What it is ready
+// for is then reported again, also edge-triggered.
+func EpollModify(epfd, fd int32, events uint32, data uint64) unix.Errno {
+	return epollCtl(epfd, unix.EPOLL_CTL_MOD, fd, events, data)
+}
+
 // EpollDelete takes fd out of the set. Closing the last copy of a descriptor
 // does the same.
 func EpollDelete(epfd, fd int32) unix.Errno {
