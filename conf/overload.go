@@ -60,6 +60,9 @@ const (
 	LimitTurns                // turns under way
 )
 
+// String returns the configuration's word.
+func (u Unit) String() string { return [...]string{"session", "turn"}[u] }
+
 // AdaptiveLimit is the `adaptive_limit` block of an upstream.
 type AdaptiveLimit struct {
 	Algorithm LimitAlgorithm

@@ -88,6 +88,10 @@ func (l *Limiter) Begin(old *Limiter) {
 	}
 }
 
+// Start makes limit the present one, within the bounds. Preconditions: l is not in use
+// yet.
+func (l *Limiter) Start(limit int) { l.set(float64(limit)) }
+
 // Conf returns what the limiter was made from.
 func (l *Limiter) Conf() conf.AdaptiveLimit { return l.conf }
 

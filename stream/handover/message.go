@@ -65,6 +65,8 @@ type PeerRef struct {
 
 // PeerState is what is known of a peer.
 type PeerState struct {
+	// Limit is the adaptive limit of its upstream; 0 = there is none.
+	Limit int `json:",omitempty"`
 	PeerRef
 	Admin     int `json:",omitempty"`
 	Weight    int // that the effective one is a part of

@@ -121,6 +121,11 @@ const (
 	Succession // another peer than before has the role that only one may have
 	PanicBegun // too few peers are healthy: verdicts do not count
 	PanicEnded
+	CircuitOpened
+	CircuitTries // half open
+	CircuitClosedAgain
+	LimitUnenforced // turns are not seen: the adaptive limit has turned itself off
+	LimitEnforced   // they are again
 )
 
 // Watch has f told of events from now on. It is called with the group's mutex
@@ -243,6 +248,7 @@ func (g *Group) Judge(p *Peer, v Verdict, now clock.Time) {
 	g.turnLocked(p, AxisActive, v.Active, v.Cause, now)
 	p.role, p.roleCause = v.Role, v.Cause
 	g.judgeLocked(now)
+	g.callAllLocked(now)
 }
 
 // Judgement returns what the checks have said of a peer last.

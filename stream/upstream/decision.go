@@ -10,13 +10,18 @@ import (
 // onlyServer decides where there is nothing to decide.
 const onlyServer = "the only server"
 
+// Hedged is Decision.By of a second attempt beside one that takes long. Its
+// candidates are not kept.
+const Hedged = "hedge"
+
 // Decision is a pick with its reasons. It belongs to whoever asked for it, and
 // does not change.
 type Decision struct {
 	Upstream   string
 	Method     string
-	Attempt    int   // of the session, from 1
-	Peer       *Peer // nil = nobody was eligible
+	Attempt    int    // of the session, from 1
+	Peer       *Peer  // nil = nobody was picked
+	Denial     Denial // and why not
 	Candidates []Candidate
 	By         string // what decided; "" = current weight
 	Tied       int    // peers that were equal by that and told apart by current weight; 0 = no tie
@@ -43,14 +48,19 @@ type Probe struct {
 // allocates.
 func (g *Group) Explain(a *Attempts, now clock.Time) (*Peer, *Decision) {
 	d := &Decision{Upstream: g.Name, Method: g.Method(), Attempt: len(a.tried) + 1}
-	d.Peer = g.pick(a, now, d)
+	if d.Peer = g.pick(a, now, d); d.Peer == nil {
+		d.Denial = a.Denial
+	}
 	d.Backup = a.tier == backup
 	return d.Peer, d
 }
 
 // Inspect tells why nobody was picked for a session, after Pick returned nil.
 func (g *Group) Inspect(a *Attempts, now clock.Time) *Decision {
-	d := &Decision{Upstream: g.Name, Method: g.Method(), Attempt: len(a.tried) + 1, Backup: a.tier == backup}
+	d := &Decision{Upstream: g.Name, Method: g.Method(), Attempt: len(a.tried) + 1, Backup: a.tier == backup, Denial: a.Denial}
+	if d.Denial.beforePick() {
+		return d
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	seconds := balance.Seconds(now.Seconds())

@@ -42,6 +42,25 @@
 // stands beside it. A peer that comes back on any of the axes begins its slow
 // start (stream/balance).
 //
+// # Admission
+//
+// Before the pick stands what bounds the load (admission.go, circuit.go). A TCP
+// session, which can be made to wait ([Attempts.OnTurn]), is asked in this order:
+// is the circuit breaker open, are there max_sessions or max_pending, does the
+// adaptive limit (stream/adaptive) allow one more, do others wait already. Then it
+// picks; if all that it lacks is room at a peer (max_conns), or the limit is
+// reached, it gets into the queue. Attempts.Denial tells what it came to. What a
+// session leaves behind goes to the first in the queue and to nobody else: newcomers
+// wait while anybody does, or has been called and not picked yet. max_conns is
+// strict: connections are counted at the pick, under the mutex, over all workers.
+//
+// The queue is first come, first served within a priority (stream/queue). It moves
+// on when a session ends, when a peer comes back or gets more room, and, since
+// limits grow and fail_timeout passes without any event, ten times a second.
+//
+// Retries are bounded by circuit_breaker.max_retries ([Group.Again]), second
+// attempts beside a slow one ([Group.Beside]) by the caller.
+//
 // Units: instants are clock.Time; failure windows compare whole seconds of it.
 // Byte and session counters only grow.
 //

@@ -3,6 +3,7 @@ package upstream
 import (
 	"time"
 
+	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/internal/clock"
 )
@@ -20,7 +21,16 @@ const (
 // Connected notes that the session's connection to p stands
 // (ngx_stream_upstream_notify_round_robin_peer), took after the pick.
 func (g *Group) Connected(p *Peer, took time.Duration, now clock.Time) {
+	g.connects.Observe(took)
 	g.mu.Lock()
+	g.pending--
+	b := &g.shape.Load().bounds
+	if b.measures(conf.MeasureConnect) {
+		b.limiter.Observe(took, int(g.conns.Load()))
+	}
+	if !g.spoken {
+		g.thriveLocked(now)
+	}
 	g.succeedLocked(p, now)
 	if t := g.trackerLocked(p); t != nil {
 		t.Connected(&p.balance, millis(took), balance.Millis(now.Millis()))
@@ -31,7 +41,7 @@ func (g *Group) Connected(p *Peer, took time.Duration, now clock.Time) {
 // WantsFirstByte reports whether FirstByte does anything.
 func (g *Group) WantsFirstByte() bool {
 	sh := g.shape.Load()
-	return sh.timed[primary] != nil || sh.rules.outlier != nil
+	return sh.timed[primary] != nil || sh.rules.outlier != nil || sh.bounds.circuit != nil || sh.bounds.measures(conf.MeasureFirstByte)
 }
 
 // trackerLocked returns the method of the peer's tier if it follows sessions,
@@ -44,6 +54,11 @@ func (g *Group) FirstByte(p *Peer, spoke bool, took time.Duration, now clock.Tim
 	g.mu.Lock()
 	if spoke {
 		g.observeLocked(p, true, now)
+		g.spoken = true
+		g.thriveLocked(now)
+		if b := &g.shape.Load().bounds; b.measures(conf.MeasureFirstByte) {
+			b.limiter.Observe(took, int(g.conns.Load()))
+		}
 	}
 	if t := g.trackerLocked(p); t != nil {
 		t.FirstByte(&p.balance, millis(took), balance.Millis(now.Millis()))
@@ -69,6 +84,7 @@ type Took struct {
 	Connect, FirstByte time.Duration
 	Whole              time.Duration // until now
 	Word               Word
+	Pending            bool // the attempt was picked for a session that can be made to wait, and has not connected
 }
 
 // Word is what came from the peer in a session, for outlier detection.
@@ -78,6 +94,7 @@ type Word uint8
 const (
 	NotKnown Word = iota // or noted before, by FirstByte or Answered
 	NoNeed               // nothing, and it was not the peer that ended the session
+	Silence              // the same, though its client had said something
 	Broke                // nothing but the end, or a reset
 )
 
@@ -118,14 +135,19 @@ func (g *Group) ExplainFailure(p *Peer, o Outcome, took Took, now clock.Time) *F
 }
 
 func (g *Group) releaseLocked(p *Peer, o Outcome, took Took, now clock.Time) {
-	g.vacateLocked(p, now)
+	if took.Pending {
+		g.pending--
+	}
 	if o == Failed {
 		p.failures++
 	}
 	switch {
 	case o == Failed, took.Word == Broke:
 		g.observeLocked(p, false, now)
-	case took.Word == NoNeed:
+		g.sufferLocked(took, now)
+	case took.Word == Silence && g.spoken:
+		g.sufferLocked(took, now) // for outlier detection there is no telling who is to blame
+	case took.Word == NoNeed, took.Word == Silence:
 		g.observeLocked(p, true, now)
 	}
 	switch {
@@ -140,6 +162,21 @@ func (g *Group) releaseLocked(p *Peer, o Outcome, took Took, now clock.Time) {
 	if t := g.trackerLocked(p); t != nil {
 		times := balance.Times{balance.Connect: millis(took.Connect), balance.FirstByte: millis(took.FirstByte), balance.LastByte: millis(took.Whole)}
 		t.Released(&p.balance, balance.Use{Took: times, Failed: o == Failed}, balance.Millis(now.Millis()))
+	}
+	g.vacateLocked(p, now) // last: whoever waits may be called, and shall find all this done
+}
+
+// sufferLocked has the circuit breaker know of a failure.
+func (g *Group) sufferLocked(took Took, now clock.Time) {
+	if c := g.shape.Load().bounds.circuit; c != nil {
+		g.circuit.fail(c, now.Add(-took.Whole), now, g)
+	}
+}
+
+// thriveLocked has the circuit breaker know that a session went well.
+func (g *Group) thriveLocked(now clock.Time) {
+	if c := g.shape.Load().bounds.circuit; c != nil {
+		g.circuit.succeed(c, now, g)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/internal/clock"
+	"github.com/weirlb/weir/stream/latency"
+	"github.com/weirlb/weir/stream/queue"
 	"github.com/weirlb/weir/stream/stats"
 )
 
@@ -31,6 +33,10 @@ type Group struct {
 	shape  atomic.Pointer[shape]             // written under mu
 	stats  atomic.Pointer[[]*stats.Upstream] // one for each worker, written by that worker only; grows
 
+	// conns is how many sessions hold a peer. Written under mu.
+	conns    atomic.Int64
+	connects latency.Recent // from pick to connected
+
 	watch func(Event) // set before anybody else has the group; nil = nobody watches
 
 	mu        sync.Mutex     // guards the peers' balance and axes, and what the methods keep
@@ -38,6 +44,12 @@ type Group struct {
 	coldUntil balance.Millis // guarded by mu: the end of the last slow start; 0 = no peer is in one
 	verdicts  verdicts       // guarded by mu
 	outliers  outliers       // guarded by mu
+	waiting   queue.Queue    // guarded by mu: of sessions for a peer
+	called    int            // guarded by mu: sessions that have left it and not picked yet
+	pending   int            // guarded by mu: attempts that are not connected yet
+	retries   int            // guarded by mu: sessions at a later attempt than their first
+	circuit   circuit        // guarded by mu
+	spoken    bool           // guarded by mu: a peer has said something
 }
 
 // shape is what the configuration makes of a group: immutable, and replaced as a
@@ -46,6 +58,7 @@ type shape struct {
 	balance    conf.Balance
 	congestion string // TCP_CONGESTION of the sockets to the peers; "" = the system's
 	rules      rules
+	bounds     bounds
 	single     bool // one primary peer and no backup
 	key        []keyPart
 	keyed      bool
@@ -65,13 +78,14 @@ func NewGroup(u *conf.Upstream, peers []*Peer, workers int, seed uint64) (*Group
 		return nil, err
 	}
 	g.growStats(workers)
+	g.setLimiterLocked(sh, nil)
 	g.adopt(sh)
 	return g, nil
 }
 
 // newShape sorts peers into tiers and makes their methods.
 func newShape(u *conf.Upstream, peers []*Peer, seed uint64) (*shape, error) {
-	sh := &shape{balance: u.Balance, congestion: u.Congestion, rules: rulesOf(u)}
+	sh := &shape{balance: u.Balance, congestion: u.Congestion, rules: rulesOf(u), bounds: boundsOf(u)}
 	for _, p := range peers {
 		tier := primary
 		if p.IsBackup() {
@@ -192,6 +206,16 @@ type Attempts struct {
 	// Group.AppendKey, between Begin and its first Pick.
 	Key []byte
 
+	// Priority is the session's in the queue, 0..conf.Priorities-1. The session
+	// sets it between Begin and its first Pick.
+	Priority int
+	Denial   Denial // why the last Pick returned nil
+
+	place    queue.Place
+	called   bool // guarded by the group's mu: its turn has come, and it has not picked yet
+	recalled bool // guarded by the group's mu: it has had its turn once
+	retrying bool // it counts among the group's retries
+
 	shape     *shape // that selection and tier speak of
 	selection balance.Selection
 	tier      int
@@ -208,6 +232,7 @@ func (a *Attempts) Tried() []*Peer { return a.tried }
 func (g *Group) Begin(a *Attempts, l Limits, now clock.Time) {
 	a.Key = a.Key[:0]
 	a.tried = a.tried[:0]
+	a.Priority, a.recalled = 0, false
 	a.aim(g.shape.Load())
 	a.left = int(g.usable.Load())
 	if l.Tries > 0 {
@@ -234,14 +259,16 @@ func (a *Attempts) markTried() {
 		return
 	}
 	for i, p := range a.shape.peers[a.tier] {
-		if slices.Contains(a.tried, p) {
+		if a.hasTried(p) {
 			a.selection.MarkTried(i)
 		}
 	}
 }
 
+func (a *Attempts) hasTried(p *Peer) bool { return slices.Contains(a.tried, p) }
+
 // Pick chooses a peer for the session's next attempt and counts a connection
-// on it, or returns nil if no peer is eligible. Every peer that it returns
+// on it, or returns nil, and a.Denial says why. Every peer that it returns
 // must be given back with Release.
 func (g *Group) Pick(a *Attempts, now clock.Time) *Peer { return g.pick(a, now, nil) }
 
@@ -252,7 +279,16 @@ func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 	if sh := g.shape.Load(); sh != a.shape {
 		a.aim(sh) // the configuration has changed between two attempts
 	}
-	p := g.pickLocked(a, balance.Millis(now.Millis()), d)
+	var p *Peer
+	if !a.wakes() {
+		p = g.pickLocked(a, balance.Millis(now.Millis()), d)
+	} else if g.admitLocked(a, now) {
+		if p = g.pickLocked(a, balance.Millis(now.Millis()), d); p != nil {
+			g.pending++
+		} else {
+			g.turnedAwayLocked(a, balance.Seconds(now.Seconds()))
+		}
+	}
 	g.mu.Unlock()
 	if p != nil {
 		a.tried = append(a.tried, p)
@@ -263,6 +299,7 @@ func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 // occupyLocked counts a connection on a peer.
 func (g *Group) occupyLocked(p *Peer, now balance.Millis) {
 	p.balance.Conns++
+	g.conns.Add(1)
 	if p.balance.MaxConns > 0 && p.balance.Conns == p.balance.MaxConns {
 		g.turnLocked(p, AxisCapacity, AtMaxConns, "max_conns", clock.AtMillis(int64(now)))
 	}
@@ -271,8 +308,16 @@ func (g *Group) occupyLocked(p *Peer, now balance.Millis) {
 // vacateLocked takes a connection from it.
 func (g *Group) vacateLocked(p *Peer, now clock.Time) {
 	p.balance.Conns--
+	g.conns.Add(-1)
 	if p.balance.MaxConns > 0 && p.balance.Conns == p.balance.MaxConns-1 {
 		g.turnLocked(p, AxisCapacity, Free, "", now)
+	}
+	if g.waiting.Len() > 0 {
+		most := 1
+		if g.shape.Load().bounds.limiter != nil {
+			most = 2 // the limit may have grown: the queue then moves on faster
+		}
+		g.callLocked(most)
 	}
 }
 
@@ -291,15 +336,24 @@ func (g *Group) pickLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
 	if d != nil && a.tier == backup {
 		d.addPrimaries(a, now.Seconds())
 	}
-	i := g.pickInTierLocked(a, now, d)
-	if i < 0 && a.tier == primary && len(sh.peers[backup]) > 0 {
-		// The session moves to the backup tier for good. The tried bits now
-		// speak of that tier's peers, and a search begins anew.
-		a.tier = backup
-		a.selection.Reset()
-		a.markTried()
-		i = g.pickInTierLocked(a, now, d)
+	if p := g.takeLocked(a, now, d); p != nil {
+		return p
 	}
+	if a.tier == backup || len(sh.peers[backup]) == 0 {
+		return nil
+	}
+	// The session moves to the backup tier for good. The tried bits now speak of
+	// that tier's peers, and a search begins anew.
+	a.tier = backup
+	a.selection.Reset()
+	a.markTried()
+	return g.takeLocked(a, now, d)
+}
+
+// takeLocked picks a peer of the session's tier and counts a connection on it.
+func (g *Group) takeLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
+	sh := a.shape
+	i := g.pickInTierLocked(a, now, d)
 	if i < 0 {
 		return nil
 	}
@@ -412,6 +466,7 @@ func (g *Group) SetAdmin(p *Peer, a balance.Admin, cause string, now clock.Time)
 		g.chillLocked(p, now)
 	}
 	g.judgeLocked(now)
+	g.callAllLocked(now)
 }
 
 // SetWeight changes a peer's weight until the configuration's changes. The

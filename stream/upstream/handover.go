@@ -62,10 +62,15 @@ func (g *Group) Export(now clock.Time) []handover.PeerState {
 		}
 		return time.Duration(balance.Seconds(now.Seconds())-at) * time.Second
 	}
+	limit := 0
+	if l := g.Limiter(); l != nil {
+		limit = l.Read().Limit
+	}
 	var out []handover.PeerState
 	for _, p := range g.Peers() {
 		b := &p.balance
 		st := handover.PeerState{
+			Limit:   limit,
 			PeerRef: g.Ref(p), Admin: int(b.Admin), Weight: b.Weight, Effective: b.Effective, Current: b.Current,
 			Fails: b.Fails, Accessed: ago(b.Accessed), Checked: ago(b.Checked),
 		}
@@ -107,6 +112,9 @@ func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 	for _, p := range g.Peers() {
 		if p.Name != st.Name || p.addrString != st.Addr || p.IsBackup() != st.Backup || st.Weight < 1 {
 			continue
+		}
+		if l := g.Limiter(); l != nil && st.Limit > 0 {
+			l.Start(st.Limit)
 		}
 		b := &p.balance
 		b.Effective = min(max(st.Effective*b.Weight/st.Weight, 0), b.Weight)

@@ -83,6 +83,7 @@ func (g *Group) readmitLocked(p *Peer, cause string, now clock.Time) {
 	p.ejected, p.streak = false, 0
 	g.passiveLocked(p, cause, now)
 	g.judgeLocked(now)
+	g.callAllLocked(now)
 }
 
 // DetectsOutliers reports whether Tick does anything.

@@ -25,7 +25,7 @@ const (
 // Sentence tells the decision to a person. at writes the instants in it.
 func (d *Decision) Sentence(at func(balance.Seconds) string) string {
 	if d.Peer == nil {
-		return "no peer is eligible" + colon(d.reasons(listedForNobody, at))
+		return d.Denial.String() + colon(d.reasons(listedForNobody, at))
 	}
 	parts := []string{"picked " + d.name(d.Peer) + d.how()}
 	if d.Fallback != "" {
@@ -48,6 +48,8 @@ func (d *Decision) Sentence(at func(balance.Seconds) string) string {
 func (d *Decision) how() string {
 	scores := d.scores()
 	switch {
+	case d.By == Hedged:
+		return " for a second attempt beside the first, which takes long (hedge)"
 	case d.By == onlyServer:
 		return ", " + onlyServer
 	case d.Fallback != "":

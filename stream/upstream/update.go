@@ -123,7 +123,9 @@ func (g *Group) Update(plan *Plan) {
 		p.forsaken.Store(is.rules.onState.Removed != conf.Keep)
 	}
 	g.growStats(plan.workers)
+	g.setLimiterLocked(is, was)
 	g.adopt(is)
+	g.callAllLocked(now)
 }
 
 // noLonger is the cause of what follows from checks that a configuration has

@@ -1,0 +1,349 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/adaptive"
+	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/internal/clock"
+)
+
+// This file lets sessions in: it stands before the pick, and knows nothing of
+// which peer it will be. A session that may not be woken (UDP, a rehearsal) is
+// never asked to wait and never refused.
+
+// Denial is why a pick came to nobody.
+type Denial uint8
+
+// The denials.
+const (
+	NotEligible    Denial = iota // nobody may be picked
+	Waits                        // the session is in the queue: OnTurn says when to pick again
+	QueueIsFull                  // it should be, but the queue is full
+	NoQueue                      // it should be, but there is none: all peers are at max_conns
+	CircuitIsOpen                // the circuit breaker is open
+	TooMany                      // circuit_breaker.max_sessions, or the adaptive limit where there is no queue
+	TooManyPending               // circuit_breaker.max_pending
+)
+
+// String tells the denial to a person.
+func (d Denial) String() string {
+	return [...]string{
+		NotEligible:    "no peer is eligible",
+		Waits:          "waits in the queue",
+		QueueIsFull:    "the queue is full",
+		NoQueue:        "no peer is eligible",
+		CircuitIsOpen:  "the circuit breaker is open",
+		TooMany:        "the upstream has as many sessions as it may have",
+		TooManyPending: "as many sessions are connecting as may (max_pending)",
+	}[d]
+}
+
+// beforePick reports whether nobody was looked for at all.
+func (d Denial) beforePick() bool { return d >= CircuitIsOpen }
+
+// OnTurn has wake be called when the session, which waits, shall pick again. From
+// then on the session can be made to wait, and be refused. wake is called with the
+// group's mutex held, by any goroutine: it must not block, nor call the group.
+func (a *Attempts) OnTurn(wake func()) {
+	a.place.Wake = func() {
+		a.called, a.recalled = true, true
+		wake()
+	}
+}
+
+// wakes reports whether the session can be made to wait.
+func (a *Attempts) wakes() bool { return a.place.Wake != nil }
+
+// bounds are what a configuration says of the load: immutable.
+type bounds struct {
+	queue   *conf.Queue
+	circuit *conf.CircuitBreaker
+	limit   *conf.AdaptiveLimit
+	limiter *adaptive.Limiter // nil = no adaptive limit; goes on from shape to shape while its settings are the same
+}
+
+func boundsOf(u *conf.Upstream) bounds {
+	return bounds{queue: u.Queue, circuit: u.Breaker, limit: u.Limit}
+}
+
+// measures reports whether the adaptive limit follows that latency.
+func (b *bounds) measures(m conf.Measure) bool { return b.limiter != nil && b.limit.Measure == m }
+
+// setLimiterLocked gives a new shape its limiter: the former one, if nothing has
+// been changed about it. Preconditions: mu is held, or nobody else has the group.
+func (g *Group) setLimiterLocked(sh, was *shape) {
+	limit := sh.bounds.limit
+	var old *adaptive.Limiter
+	if was != nil {
+		old = was.bounds.limiter
+	}
+	switch {
+	case limit == nil:
+	case old != nil && old.Conf() == *limit:
+		sh.bounds.limiter = old
+	default:
+		sh.bounds.limiter = adaptive.New(*limit, func(enforced bool) {
+			a := LimitUnenforced
+			if enforced {
+				a = LimitEnforced
+			}
+			g.tell(Event{Alarm: a})
+		})
+		if old != nil {
+			sh.bounds.limiter.Begin(old)
+		}
+	}
+}
+
+// Limiter returns the adaptive limit, nil if there is none.
+func (g *Group) Limiter() *adaptive.Limiter { return g.shape.Load().bounds.limiter }
+
+// Conns returns how many sessions hold a peer.
+func (g *Group) Conns() int { return int(g.conns.Load()) }
+
+// QueueTimeout returns how long a session, or a client's bytes under a limit of
+// turns, may wait; 0 = there is no queue.
+func (g *Group) QueueTimeout() time.Duration {
+	if q := g.shape.Load().bounds.queue; q != nil {
+		return q.Timeout
+	}
+	return 0
+}
+
+// limited reports whether the adaptive limit lets no more sessions in than the
+// peers have.
+func (b *bounds) limited(conns int) bool {
+	l := b.limiter
+	return l != nil && b.limit.ApplyTo == conf.LimitSessions && conns >= l.Limit()
+}
+
+// admitLocked decides whether a session may pick now. If not, a.Denial says why.
+// Preconditions: the session can be made to wait.
+func (g *Group) admitLocked(a *Attempts, now clock.Time) bool {
+	b := &a.shape.bounds
+	c, conns, called := b.circuit, int(g.conns.Load()), a.called
+	if called { // it has waited, and now is its turn
+		a.called = false
+		g.called--
+	}
+	switch {
+	case len(a.tried) > 0 && !called:
+		return true // it was let in before
+	case c != nil && g.circuit.refuses(c, now):
+		a.Denial = CircuitIsOpen
+		return false
+	case c != nil && c.MaxSessions > 0 && conns >= c.MaxSessions:
+		a.Denial = TooMany
+		return false
+	case c != nil && c.MaxPending > 0 && g.pending >= c.MaxPending:
+		a.Denial = TooManyPending
+		return false
+	case b.limited(conns + g.called):
+		g.waitLocked(a, TooMany)
+		return false
+	case !called && g.waiting.Len()+g.called > 0:
+		// What is free, or about to be, is for those who came before.
+		g.waitLocked(a, NoQueue)
+		return false
+	}
+	if c != nil {
+		g.circuit.admit(c, now, g)
+	}
+	return true
+}
+
+// waitLocked puts a session into the queue, or says why not: otherwise, if there
+// is none.
+func (g *Group) waitLocked(a *Attempts, otherwise Denial) {
+	q := a.shape.bounds.queue
+	switch {
+	case q == nil:
+		a.Denial = otherwise
+	case a.recalled:
+		g.waiting.PushFront(&a.place, a.Priority)
+		a.Denial = Waits
+	case g.waiting.Len() >= q.Max:
+		a.Denial = QueueIsFull
+	default:
+		g.waiting.Push(&a.place, a.Priority)
+		a.Denial = Waits
+	}
+}
+
+// turnedAwayLocked says what becomes of a session for which nobody could be
+// picked: it waits if a peer would do but for its max_conns.
+func (g *Group) turnedAwayLocked(a *Attempts, now balance.Seconds) {
+	a.Denial = NotEligible
+	for _, peers := range a.shape.peers {
+		for _, p := range peers {
+			b := &p.balance
+			if b.Full() && b.Admin == balance.Up && b.Withheld == balance.Eligible && b.Available(now) && !a.hasTried(p) {
+				g.waitLocked(a, NoQueue)
+				return
+			}
+		}
+	}
+}
+
+// callLocked has the first in the queue pick, as many of them as there is room
+// for, at most so many. It is O(1) for each.
+func (g *Group) callLocked(most int) {
+	b := &g.shape.Load().bounds
+	for ; most > 0 && g.waiting.Len() > 0; most-- {
+		if b.limited(int(g.conns.Load()) + g.called) {
+			return
+		}
+		g.called++
+		g.waiting.Pop().Wake()
+	}
+}
+
+// callToRefuseLocked has all that wait pick, and so hear that the circuit breaker
+// is open.
+func (g *Group) callToRefuseLocked() {
+	for g.waiting.Len() > 0 {
+		g.called++
+		g.waiting.Pop().Wake()
+	}
+}
+
+// roomLocked returns how many sessions the eligible peers could still take; no
+// more than that many are of interest.
+func (g *Group) roomLocked(most int, now clock.Time) int {
+	room, at := 0, balance.Seconds(now.Seconds())
+	for _, peers := range g.shape.Load().peers {
+		for _, p := range peers {
+			b := &p.balance
+			switch {
+			case b.Admin != balance.Up || b.Withheld != balance.Eligible || !b.Available(at):
+			case b.MaxConns == 0:
+				return most
+			default:
+				room += max(b.MaxConns-b.Conns, 0)
+			}
+		}
+	}
+	return min(room, most)
+}
+
+// callAllLocked has as many waiting sessions pick as the peers have room for,
+// after something other than the end of a session has made room.
+func (g *Group) callAllLocked(now clock.Time) {
+	if n := g.waiting.Len(); n > 0 {
+		g.callLocked(g.roomLocked(n+g.called, now) - g.called)
+	}
+}
+
+// HasQueue reports whether sessions can wait for a peer.
+func (g *Group) HasQueue() bool { return g.shape.Load().bounds.queue != nil }
+
+// MoveQueue has waiting sessions pick for which there is room that no session has
+// left behind: the adaptive limit has grown, or a peer's fail_timeout is over. It is
+// to be called some times a second while HasQueue.
+func (g *Group) MoveQueue(now clock.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.callAllLocked(now)
+}
+
+// Leave takes a session out of the queue that is not going to pick any more. If
+// it was its turn, another one gets it.
+func (g *Group) Leave(a *Attempts) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting.Remove(&a.place)
+	if a.called {
+		a.called = false
+		g.called--
+		g.callLocked(1)
+	}
+}
+
+// Again counts an attempt that did not succeed and reports whether the session
+// may try another peer after that wait (ngx_stream_proxy_next_upstream). The time
+// is looked at after the attempt, so a running one is never cut short. denied
+// says that it is circuit_breaker.max_retries that does not allow it.
+func (g *Group) Again(a *Attempts, wait time.Duration, now clock.Time) (again, denied bool) {
+	if !a.Again(now.Add(wait)) {
+		return false, false
+	}
+	c := a.shape.bounds.circuit
+	if c == nil || c.MaxRetries == 0 || !a.wakes() {
+		return true, false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case a.retrying:
+	case g.retries >= c.MaxRetries:
+		return false, true
+	default:
+		a.retrying = true
+		g.retries++
+	}
+	return true, false
+}
+
+// Settle notes that a session makes no more attempts. Again may be called any
+// number of times before, and Settle any number of times after.
+func (g *Group) Settle(a *Attempts) {
+	if a.retrying {
+		a.retrying = false
+		g.mu.Lock()
+		g.retries--
+		g.mu.Unlock()
+	}
+}
+
+// Beside picks another peer for an attempt that begins while one is under way, or
+// returns nil. It never waits, and never goes to the backups if the other attempt
+// has not. A peer that it returns is given back as one of Pick.
+func (g *Group) Beside(a *Attempts, now clock.Time) *Peer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sh := g.shape.Load()
+	if sh != a.shape || sh.single {
+		return nil
+	}
+	if c := sh.bounds.circuit; c != nil && c.MaxPending > 0 && g.pending >= c.MaxPending {
+		return nil
+	}
+	p := g.takeLocked(a, balance.Millis(now.Millis()), nil)
+	if p != nil {
+		g.pending++
+		a.tried = append(a.tried, p)
+	}
+	return p
+}
+
+// ConnectTime returns a percentile (0..1) of the latest connect times, false if
+// there were too few to tell.
+func (g *Group) ConnectTime(percentile float64) (time.Duration, bool) {
+	return g.connects.Quantile(percentile)
+}
+
+// Slow takes in that a connect, which was then given up, took at least that long.
+func (g *Group) Slow(took time.Duration) { g.connects.Observe(took) }
+
+// Load returns how much the group has to do, and what bounds it.
+func (g *Group) Load(now clock.Time) Load {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := &g.shape.Load().bounds
+	l := Load{
+		Sessions: int(g.conns.Load()), Pending: g.pending, Retries: g.retries,
+		Queue: b.queue, Waiting: g.waiting.Len(),
+		Circuit: b.circuit, Opened: g.circuit.opened,
+	}
+	l.CircuitState, l.CircuitFor = g.circuit.stands(now)
+	if a := b.limiter; a != nil {
+		r := a.Read()
+		l.Limit = &Limit{AdaptiveLimit: a.Conf(), Limit: r.Limit, InFlight: r.InFlight, Waiting: r.Waiting, Latency: r.Latency, Windows: r.Windows, Enforced: r.Enforced}
+		if l.Limit.ApplyTo == conf.LimitSessions {
+			l.Limit.InFlight = l.Sessions
+		}
+	}
+	return l
+}

@@ -1,0 +1,398 @@
+package upstream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/internal/clock"
+)
+
+// crowd is a group with sessions that can wait.
+type crowd struct {
+	*Group
+	t     *testing.T
+	now   clock.Fake
+	woken []string // in order
+	told  []string
+}
+
+func newCrowd(t *testing.T, edit func(u *conf.Upstream)) *crowd {
+	t.Helper()
+	c := &crowd{t: t}
+	u := conf.NewUpstream("u")
+	for port := range 2 {
+		u.Servers = append(u.Servers, conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(port + 1)}))
+	}
+	edit(&u)
+	peers, err := Resolve(t.Context(), &u, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Group, err = NewGroup(&u, peers, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	c.Watch(func(e Event) {
+		if e.Alarm != NoAlarm {
+			c.told = append(c.told, e.Cause)
+		}
+	})
+	return c
+}
+
+// guest is a session of the crowd.
+type guest struct {
+	Attempts
+	c    *crowd
+	name string
+	peer *Peer
+	at   clock.Time
+}
+
+func (c *crowd) guest(name string, priority int) *guest {
+	g := &guest{c: c, name: name}
+	g.OnTurn(func() { c.woken = append(c.woken, name) })
+	c.Begin(&g.Attempts, Limits{}, c.now.Now())
+	g.Priority = priority
+	return g
+}
+
+func (g *guest) pick() *guest {
+	g.at = g.c.now.Now()
+	g.peer = g.c.Pick(&g.Attempts, g.at)
+	return g
+}
+
+func (g *guest) wants(d Denial) *guest {
+	g.c.t.Helper()
+	if g.peer != nil || g.Denial != d {
+		g.c.t.Fatalf("%s has %v, denial %d, want %d", g.name, g.peer, g.Denial, d)
+	}
+	return g
+}
+
+func (g *guest) has() *guest {
+	g.c.t.Helper()
+	if g.peer == nil {
+		g.c.t.Fatalf("%s has no peer: %s", g.name, g.Denial)
+	}
+	return g
+}
+
+// connect, answer and end are what happens to a session that has a peer.
+func (g *guest) connect() *guest {
+	now := g.c.now.Now()
+	g.c.Connected(g.peer, now.Sub(g.at), now)
+	return g
+}
+
+func (g *guest) answer() *guest {
+	now := g.c.now.Now()
+	g.c.FirstByte(g.peer, true, now.Sub(g.at), now)
+	return g
+}
+
+func (g *guest) end(word Word) {
+	now := g.c.now.Now()
+	g.c.Release(g.peer, Succeeded, Took{Whole: now.Sub(g.at), Word: word}, now)
+}
+
+func (g *guest) fail() {
+	now := g.c.now.Now()
+	g.c.Release(g.peer, Failed, Took{Connect: -1, FirstByte: -1, Whole: now.Sub(g.at), Pending: true}, now)
+}
+
+func (c *crowd) wantWoken(names ...string) {
+	c.t.Helper()
+	if !slices.Equal(c.woken, names) {
+		c.t.Fatalf("woken are %v, want %v", c.woken, names)
+	}
+	c.woken = nil
+}
+
+func withQueue(most int, maxConns int) func(u *conf.Upstream) {
+	return func(u *conf.Upstream) {
+		u.Queue = &conf.Queue{Max: most, Timeout: time.Second}
+		for i := range u.Servers {
+			u.Servers[i].MaxConns = maxConns
+		}
+	}
+}
+
+func TestQueueInOrder(t *testing.T) {
+	c := newCrowd(t, withQueue(3, 1))
+	a, b := c.guest("a", 1).pick().has().connect(), c.guest("b", 1).pick().has().connect()
+	first := c.guest("first", 1).pick().wants(Waits)
+	second := c.guest("second", 1).pick().wants(Waits)
+	urgent := c.guest("urgent", 0).pick().wants(Waits)
+	c.guest("fourth", 0).pick().wants(QueueIsFull)
+
+	a.end(NoNeed)
+	c.wantWoken("urgent")
+	// What has become free is urgent's, whoever comes meanwhile.
+	late := c.guest("late", 0).pick().wants(Waits)
+	urgent.pick().has()
+	b.end(NoNeed)
+	c.wantWoken("late")
+	late.pick().has()
+
+	// Who leaves frees its place, and passes its turn on.
+	c.Leave(&second.Attempts)
+	if n := c.Load(c.now.Now()).Waiting; n != 1 {
+		t.Fatalf("%d wait, want 1", n)
+	}
+	third := c.guest("third", 1).pick().wants(Waits)
+	urgent.end(NoNeed)
+	c.wantWoken("first")
+	c.Leave(&first.Attempts)
+	c.wantWoken("third")
+	third.pick().has()
+	for _, p := range c.Snapshot(nil, c.now.Now()) {
+		if p.Balance.Conns > 1 {
+			t.Errorf("%s has %d connections", p.Name, p.Balance.Conns)
+		}
+	}
+}
+
+// Whoever was called in vain keeps its place at the head.
+func TestQueueCalledInVain(t *testing.T) {
+	c := newCrowd(t, withQueue(9, 1))
+	a, b := c.guest("a", 1).pick().has(), c.guest("b", 1).pick().has()
+	first, second := c.guest("first", 1).pick().wants(Waits), c.guest("second", 1).pick().wants(Waits)
+	a.fail()
+	c.wantWoken("first")
+	a.pick().wants(Waits)     // for the other server
+	first.pick().wants(Waits) // the first one is unavailable
+	b.end(NoNeed)
+	c.wantWoken("first")
+	first.pick().has()
+	second.wants(Waits)
+}
+
+func TestQueueMovesOn(t *testing.T) {
+	for name, makeRoom := range map[string]func(c *crowd){
+		"by the operator": func(c *crowd) {
+			c.SetAdmin(c.Peers()[1], balance.Up, "test", c.now.Now())
+		},
+		"by a configuration": func(c *crowd) {
+			u := conf.NewUpstream("u")
+			u.Servers = []conf.Server{conf.NewServer(conf.Address{Host: "127.0.0.1", Port: 1}), conf.NewServer(conf.Address{Host: "127.0.0.1", Port: 2})}
+			withQueue(9, 2)(&u)
+			u.Servers[1].Down = true
+			peers, err := Resolve(c.t.Context(), &u, 1, nil)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			plan, err := c.Plan(&u, peers, 1)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			c.Update(plan)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrowd(t, func(u *conf.Upstream) {
+				withQueue(9, 1)(u)
+				u.Servers[1].Down = true
+			})
+			c.guest("a", 1).pick().has()
+			first := c.guest("first", 1).pick().wants(Waits)
+			c.guest("second", 1).pick().wants(Waits)
+			makeRoom(c)
+			c.wantWoken("first")
+			first.pick().has()
+		})
+	}
+}
+
+// With an adaptive limit of sessions the queue moves on as it grows.
+func TestQueueUnderLimit(t *testing.T) {
+	limit := conf.DefaultAdaptiveLimit(conf.AIMD)
+	limit.Initial, limit.Window, limit.Target = 2, 10, time.Second
+	limit.Measure, limit.ApplyTo = conf.MeasureConnect, conf.LimitSessions
+	c := newCrowd(t, func(u *conf.Upstream) {
+		u.Queue = &conf.Queue{Max: 10, Timeout: time.Second}
+		u.Limit = &limit
+	})
+	c.guest("a", 1).pick().has().connect()
+	b := c.guest("b", 1).pick().has().connect()
+	c.guest("first", 1).pick().wants(Waits)
+	second := c.guest("second", 1).pick().wants(Waits)
+	for range limit.Window {
+		c.Limiter().Observe(time.Millisecond, 2)
+	}
+	c.MoveQueue(c.now.Now())
+	c.wantWoken("first")
+	b.end(NoNeed)
+	c.wantWoken("second")
+	second.pick().has()
+	if l := c.Load(c.now.Now()).Limit; l.Limit != 3 || l.InFlight != 2 {
+		t.Errorf("limit is %+v", l)
+	}
+}
+
+func breaker(failures int, edit ...func(*conf.CircuitBreaker)) func(u *conf.Upstream) {
+	return func(u *conf.Upstream) {
+		b := conf.DefaultCircuitBreaker()
+		b.Failures, b.Window, b.OpenFor, b.Probes = failures, 10*time.Second, time.Second, 2
+		for _, f := range edit {
+			f(&b)
+		}
+		u.Breaker = &b
+		for i := range u.Servers {
+			u.Servers[i].MaxFails = 0
+		}
+	}
+}
+
+func (c *crowd) wantCircuit(s CircuitState) {
+	c.t.Helper()
+	if got := c.Load(c.now.Now()).CircuitState; got != s {
+		c.t.Fatalf("the circuit breaker is %s, want %s; it said %q", got, s, c.told)
+	}
+}
+
+func TestCircuitBreaker(t *testing.T) {
+	c := newCrowd(t, breaker(3))
+	for range 3 { // not within the window
+		c.guest("x", 1).pick().has().fail()
+		c.now.Advance(6 * time.Second)
+	}
+	c.wantCircuit(CircuitClosed)
+	c.now.Advance(11 * time.Second)
+	c.guest("first", 1).pick().has().connect().answer().end(NotKnown)
+	old := c.guest("old", 1).pick().has().connect()
+	c.guest("refused", 1).pick().has().fail()
+	c.guest("broken", 1).pick().has().connect().end(Broke)
+	c.guest("idle", 1).pick().has().connect().end(NoNeed) // nobody has asked for anything
+	c.wantCircuit(CircuitClosed)
+	c.guest("silent", 1).pick().has().connect().end(Silence)
+	c.wantCircuit(CircuitOpen)
+	c.guest("y", 1).pick().wants(CircuitIsOpen)
+
+	// Half open: two may try, and what an old session tells is old news.
+	c.now.Advance(time.Second)
+	one, two := c.guest("one", 1).pick().has().connect(), c.guest("two", 1).pick().has().connect()
+	c.guest("three", 1).pick().wants(CircuitIsOpen)
+	old.end(Silence)
+	c.wantCircuit(CircuitHalfOpen)
+	one.answer()
+	two.end(Silence)
+	c.wantCircuit(CircuitOpen)
+
+	// It is open for twice as long, and then closes.
+	c.now.Advance(time.Second)
+	c.guest("z", 1).pick().wants(CircuitIsOpen)
+	c.now.Advance(time.Second)
+	c.guest("one", 1).pick().has().connect().answer()
+	c.wantCircuit(CircuitHalfOpen)
+	c.guest("two", 1).pick().has().connect().answer()
+	c.wantCircuit(CircuitClosed)
+
+	// After a window without another fault the time is the first again.
+	c.now.Advance(11 * time.Second)
+	for range 3 {
+		c.guest("x", 1).pick().has().fail()
+	}
+	if l := c.Load(c.now.Now()); l.CircuitFor != time.Second || l.Opened != 3 {
+		t.Errorf("open for %v, the %dth time", l.CircuitFor, l.Opened)
+	}
+	want := "3 failures within 10s; for 1s|2 sessions try|a session that tried has failed; for 2s|2 sessions try|2 sessions went well|3 failures within 10s; for 1s"
+	if got := strings.Join(c.told, "|"); got != want {
+		t.Errorf("it said %s\nwant %s", got, want)
+	}
+}
+
+// Sessions that try and say nothing do not keep others out for ever.
+func TestCircuitBreakerWithIdleProbes(t *testing.T) {
+	c := newCrowd(t, breaker(1))
+	c.guest("heard", 1).pick().has().connect().answer()
+	c.guest("x", 1).pick().has().fail()
+	c.now.Advance(time.Second)
+	for range 3 {
+		c.guest("idle", 1).pick().has().connect()
+		c.guest("idle", 1).pick().has().connect()
+		c.guest("more", 1).pick().wants(CircuitIsOpen)
+		c.now.Advance(time.Second)
+	}
+	c.wantCircuit(CircuitHalfOpen)
+}
+
+// Where peers never say anything, a connect is all that there is to go by.
+func TestCircuitBreakerOfSilentProtocol(t *testing.T) {
+	c := newCrowd(t, breaker(2))
+	for range 5 {
+		c.guest("logs", 1).pick().has().connect().end(Silence)
+	}
+	c.wantCircuit(CircuitClosed)
+	c.guest("x", 1).pick().has().fail()
+	c.guest("y", 1).pick().has().fail()
+	c.wantCircuit(CircuitOpen)
+	c.now.Advance(time.Second)
+	c.guest("a", 1).pick().has().connect()
+	c.guest("b", 1).pick().has().connect()
+	c.wantCircuit(CircuitClosed)
+}
+
+func TestCircuitBreakerEmptiesQueue(t *testing.T) {
+	c := newCrowd(t, func(u *conf.Upstream) {
+		breaker(1)(u)
+		withQueue(9, 1)(u)
+	})
+	c.guest("a", 1).pick().has().connect()
+	b := c.guest("b", 1).pick().has()
+	var waiting []*guest
+	for i := range 3 {
+		waiting = append(waiting, c.guest(fmt.Sprint(i), 1).pick().wants(Waits))
+	}
+	b.fail()
+	c.wantWoken("0", "1", "2")
+	for _, g := range waiting {
+		g.pick().wants(CircuitIsOpen)
+	}
+}
+
+func TestCircuitLimits(t *testing.T) {
+	c := newCrowd(t, breaker(0, func(b *conf.CircuitBreaker) { b.MaxSessions, b.MaxPending, b.MaxRetries = 3, 2, 1 }))
+	a, b := c.guest("a", 1).pick().has(), c.guest("b", 1).pick().has()
+	c.guest("c", 1).pick().wants(TooManyPending)
+	a.connect()
+	d := c.guest("d", 1).pick().has()
+	b.connect()
+	c.guest("e", 1).pick().wants(TooMany)
+
+	d.fail()
+	if again, denied := c.Again(&d.Attempts, 0, c.now.Now()); !again || denied {
+		t.Fatal("the first retry is not allowed")
+	}
+	d.pick().has()
+	a.end(NoNeed)
+	x := c.guest("x", 1).pick().has()
+	x.fail()
+	if again, denied := c.Again(&x.Attempts, 0, c.now.Now()); again || !denied {
+		t.Fatal("the second retry is allowed")
+	}
+	c.Settle(&d.Attempts)
+	if l := c.Load(c.now.Now()); l.Retries != 0 || l.Sessions != 2 || l.Pending != 1 {
+		t.Errorf("load is %+v", l)
+	}
+}
+
+func TestBeside(t *testing.T) {
+	c := newCrowd(t, func(*conf.Upstream) {})
+	a := c.guest("a", 1).pick().has()
+	p := c.Beside(&a.Attempts, c.now.Now())
+	if p == nil || p == a.peer {
+		t.Fatalf("beside %v there is %v", a.peer, p)
+	}
+	if q := c.Beside(&a.Attempts, c.now.Now()); q != nil {
+		t.Errorf("a third one: %v", q)
+	}
+	if l := c.Load(c.now.Now()); l.Sessions != 2 || l.Pending != 2 {
+		t.Errorf("load is %+v", l)
+	}
+}
