@@ -7,11 +7,17 @@ import (
 	"github.com/weirlb/weir/stream/accesslog"
 	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/tcp"
 )
 
-// counters are what the workers count of each listener, by worker. They stay
-// with a listener's name and protocol across reloads, whatever else changes.
-type counters map[listenerID][]*stats.Listener
+// counters are what is counted of each listener. They stay with a listener's name
+// and protocol across reloads, whatever else changes.
+type counters map[listenerID]counted
+
+type counted struct {
+	workers []*stats.Listener // by worker
+	clients *tcp.Clientele    // TCP
+}
 
 type listenerID struct {
 	name     string
@@ -20,7 +26,7 @@ type listenerID struct {
 
 func idOf(c *conf.Listener) listenerID { return listenerID{c.Name, c.Protocol} }
 
-func (cs counters) of(c *conf.Listener) []*stats.Listener { return cs[idOf(c)] }
+func (cs counters) of(c *conf.Listener) counted { return cs[idOf(c)] }
 
 // extended returns the counters of those listeners, old ones as far as there
 // are, for so many workers. It changes nothing.
@@ -28,9 +34,12 @@ func (cs counters) extended(listeners []conf.Listener, workers int) counters {
 	out := counters{}
 	for i := range listeners {
 		id := idOf(&listeners[i])
-		all := slices.Clone(cs[id])
-		for len(all) < workers {
-			all = append(all, new(stats.Listener))
+		all := counted{slices.Clone(cs[id].workers), cs[id].clients}
+		for len(all.workers) < workers {
+			all.workers = append(all.workers, new(stats.Listener))
+		}
+		if all.clients == nil {
+			all.clients = tcp.NewClientele()
 		}
 		out[id] = all
 	}
@@ -41,7 +50,7 @@ func (cs counters) extended(listeners []conf.Listener, workers int) counters {
 // sessions. The others are forgotten, so that names do not pile up.
 func (cs counters) withActive(before counters) counters {
 	for id, all := range before {
-		if _, ok := cs[id]; !ok && active(all) > 0 {
+		if _, ok := cs[id]; !ok && active(all.workers) > 0 {
 			cs[id] = all
 		}
 	}

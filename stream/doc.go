@@ -6,10 +6,12 @@
 //	the kernel, or a steerer, chooses the worker               steering.go, tcp/listener.go
 //	a worker's loop wakes up                                   loop/loop.go
 //	the connection is accepted, if there is room               tcp/worker.go
+//	it is let in, has to wait, or is refused                   tcp/clientele.go, tcp/walk.go, upstream/admission.go, queue/
 //	a peer is picked, and the next one if it fails             tcp/session.go, upstream/group.go, balance/
 //	what a failure costs the peer                              upstream/failure.go
 //	why it was that peer is told, if the operator asked        tcp/decision.go, upstream/decision.go, decisions/
 //	bytes move: small ones copied, big ones spliced            tcp/session.go, tcp/pipe.go
+//	they may be slowed down, or wait for their turn            tcp/rate.go, tcp/turn.go, adaptive/
 //	ends and resets are passed on, deadlines kept              tcp/session.go, loop/wheel.go
 //	one log line is written, and the worker remembers it       accesslog/, history/
 //

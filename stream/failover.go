@@ -47,7 +47,7 @@ func (q *events) take() []upstream.Event {
 	return list
 }
 
-// tickEvery is how often outlier detection looks at the time.
+// tickEvery is how often outlier detection and queues look at the time.
 const tickEvery = 100 * time.Millisecond
 
 // govern sees to the consequences of events until the server stops.
@@ -69,6 +69,9 @@ func (s *Server) govern() {
 			for _, g := range groups {
 				if g.DetectsOutliers() {
 					g.Tick(clock.Now())
+				}
+				if g.HasQueue() {
+					g.MoveQueue(clock.Now())
 				}
 			}
 		}
@@ -133,6 +136,16 @@ func (s *Server) alarm(e upstream.Event) {
 			level = slog.LevelInfo // the first to have it
 		}
 		s.logger.Log(context.Background(), level, "another peer has what only one may have", "upstream", g.Name, "peer", e.Peer.Name, "address", e.Peer.String(), "epoch", epoch)
+	case upstream.CircuitOpened:
+		s.logger.Error("the circuit breaker has opened: new sessions are refused", "upstream", g.Name, "cause", e.Cause)
+	case upstream.CircuitTries:
+		s.logger.Warn("the circuit breaker lets some sessions try", "upstream", g.Name, "cause", e.Cause)
+	case upstream.CircuitClosedAgain:
+		s.logger.Warn("the circuit breaker has closed: sessions pass", "upstream", g.Name, "cause", e.Cause)
+	case upstream.LimitUnenforced:
+		s.logger.Error("the adaptive limit is not enforced: what clients send is mostly not answered, so that turns are not seen", "upstream", g.Name)
+	case upstream.LimitEnforced:
+		s.logger.Warn("the adaptive limit is enforced again: turns are seen", "upstream", g.Name)
 	case upstream.PanicBegun:
 		s.logger.Error("too few peers are healthy: the sick are used too (panic_threshold)", "upstream", g.Name)
 	case upstream.PanicEnded:

@@ -42,6 +42,7 @@ type UpstreamState struct {
 	Method    string
 	Listeners []string
 	State     upstream.GroupState
+	Load      upstream.Load
 	Peers     []upstream.Snapshot
 	Checks    [][]health.CheckState // of each peer; nil = it is not checked
 }
@@ -55,7 +56,7 @@ func (s *Server) UpstreamStates(name string) ([]UpstreamState, error) {
 	}
 	var out []UpstreamState
 	for _, g := range groups {
-		u := UpstreamState{Name: g.Name, Method: g.Method(), Listeners: s.listenersOf(g.Name), State: g.State(), Peers: g.Snapshot(nil, clock.Now())}
+		u := UpstreamState{Name: g.Name, Method: g.Method(), Listeners: s.listenersOf(g.Name), State: g.State(), Load: g.Load(clock.Now()), Peers: g.Snapshot(nil, clock.Now())}
 		u.Checks = s.probes.states(u.Peers)
 		out = append(out, u)
 	}

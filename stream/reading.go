@@ -54,6 +54,8 @@ type ListenerTotals struct {
 	Active   int64
 	Closed   [stats.Reasons]uint64
 	Bytes    [stats.Paths][stats.Directions]uint64
+	Delayed  uint64
+	Slowed   [stats.Directions]uint64
 }
 
 // Totals adds the workers up.
@@ -61,6 +63,10 @@ func (l *ListenerReading) Totals() (t ListenerTotals) {
 	for _, c := range l.Workers {
 		t.Sessions += c.Sessions.Load()
 		t.Active += c.Active.Load()
+		t.Delayed += c.Delayed.Load()
+		for d := range c.Slowed {
+			t.Slowed[d] += c.Slowed[d].Load()
+		}
 		for i := range c.Closed {
 			t.Closed[i] += c.Closed[i].Load()
 		}
@@ -78,9 +84,31 @@ type UpstreamReading struct {
 	Name    string
 	NoPeer  uint64
 	Connect stats.Durations
+	Load    upstream.Load
+	Counts  UpstreamCounts
 	State   upstream.GroupState
 	Peers   []upstream.Snapshot
 	Checks  [][]health.CheckState // of each peer
+}
+
+// UpstreamCounts is what was counted of one upstream, over all workers.
+type UpstreamCounts struct {
+	Retries, RetriesDenied                      uint64
+	Hedges, HedgesWon, HedgesLost, HedgesDenied uint64
+	Unanswered                                  uint64
+	QueueWait, TurnWait                         stats.Durations
+}
+
+func (t *UpstreamCounts) add(c *stats.Upstream) {
+	t.Retries += c.Retries.Load()
+	t.RetriesDenied += c.RetriesDenied.Load()
+	t.Hedges += c.Hedges.Load()
+	t.HedgesWon += c.HedgesWon.Load()
+	t.HedgesLost += c.HedgesLost.Load()
+	t.HedgesDenied += c.HedgesDenied.Load()
+	t.Unanswered += c.Unanswered.Load()
+	t.QueueWait.Add(&c.QueueWait)
+	t.TurnWait.Add(&c.TurnWait)
 }
 
 // Closed adds up how sessions ended.
@@ -159,7 +187,7 @@ func (s *Server) Read() *Reading {
 		}
 	}
 	for id, all := range s.listeners {
-		r.Listeners = append(r.Listeners, ListenerReading{id.name, id.protocol, all})
+		r.Listeners = append(r.Listeners, ListenerReading{id.name, id.protocol, all.workers})
 	}
 	for _, g := range s.groups {
 		r.Upstreams = append(r.Upstreams, s.readGroup(g))
@@ -183,11 +211,12 @@ func (s *Server) readWorker(w *worker) WorkerReading {
 }
 
 func (s *Server) readGroup(g *upstream.Group) UpstreamReading {
-	r := UpstreamReading{Name: g.Name, State: g.State(), Peers: g.Snapshot(nil, clock.Now())}
+	r := UpstreamReading{Name: g.Name, Load: g.Load(clock.Now()), State: g.State(), Peers: g.Snapshot(nil, clock.Now())}
 	r.Checks = s.probes.states(r.Peers)
 	for _, c := range g.AllStats() {
 		r.NoPeer += c.NoPeer.Load()
 		r.Connect.Add(&c.Connect)
+		r.Counts.add(c)
 	}
 	return r
 }

@@ -345,9 +345,9 @@ func (s *Server) compareListeners(t *transition, workers int) {
 		g := t.group(c.Upstream)
 		next := binding{name: c.Name, shared: -1}
 		if c.Protocol == conf.UDP {
-			next.udp = udp.NewListener(c, g, workers, t.listeners.of(c))
+			next.udp = udp.NewListener(c, g, workers, t.listeners.of(c).workers)
 		} else {
-			next.tcp = tcp.NewListener(c, g, t.listeners.of(c))
+			next.tcp = tcp.NewListener(c, g, t.listeners.of(c).workers, t.listeners.of(c).clients)
 		}
 		for _, a := range c.Listen {
 			b := next
@@ -470,6 +470,9 @@ func (s *Server) commit(t *transition) {
 			b.unserve(w)
 		}
 	})
+	if len(t.updates) > 0 {
+		s.eachRunning(t, func(w *worker) { w.tcp.Reconsider() })
+	}
 	old := s.steerer
 	s.steer(t)
 	s.each(t.retired, (*worker).retire)

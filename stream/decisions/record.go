@@ -38,6 +38,8 @@ const (
 	ToItself  Cause = 2 << 16 // the socket was connected to itself
 	NoAnswer  Cause = 3 << 16 // UDP: udp.idle_timeout
 	Refused   Cause = 4 << 16 // UDP: ICMP port unreachable
+
+	EndedUnheard Cause = 5 << 16 // it ended the session before its first byte
 )
 
 // isRoutine reports whether it is a pick that nothing bad came before.
@@ -85,6 +87,8 @@ func (r *Record) cause() string {
 		return fmt.Sprintf("fewer answers than expected within %s (udp.idle_timeout)", conf.FormatDuration(r.Timeout))
 	case Refused:
 		return "nobody listens there (ICMP port unreachable)"
+	case EndedUnheard:
+		return "it ended the session before its first byte (before_first_byte)"
 	case ToItself:
 		return "the socket was connected to itself, as nobody listens there"
 	case Cause(syscall.EADDRNOTAVAIL):

@@ -13,16 +13,16 @@ import (
 func (w *Worker) pick(s *session) *upstream.Peer {
 	g, now := s.listener.Group, w.Loop.Now()
 	if w.logs.explain == conf.DecisionsOff {
-		return g.Pick(s.attempts, now)
+		return g.Pick(&s.walk.Attempts, now)
 	}
 	if w.logs.explain == conf.DecisionsAll || s.tries > 0 {
-		p, why := g.Explain(s.attempts, now)
+		p, why := g.Explain(&s.walk.Attempts, now)
 		w.tell(s, decisions.Record{Decision: why, Attempt: why.Attempt})
 		return p
 	}
-	p := g.Pick(s.attempts, now)
+	p := g.Pick(&s.walk.Attempts, now)
 	if p == nil {
-		why := g.Inspect(s.attempts, now)
+		why := g.Inspect(&s.walk.Attempts, now)
 		w.tell(s, decisions.Record{Decision: why, Attempt: why.Attempt})
 	}
 	return p

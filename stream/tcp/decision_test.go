@@ -127,9 +127,9 @@ func TestNobodyAfterFailuresIsTold(t *testing.T) {
 func TestDecisionsThatAreOffAllocateNothing(t *testing.T) {
 	h := newHarness(t, setup{})
 	s := &session{listener: h.listener}
-	s.attempts = h.w.borrowAttempts()
+	s.walk = h.w.borrowWalk(s)
 	walk := func() {
-		h.group.Begin(s.attempts, h.listener.Limits, h.clock.Now())
+		h.group.Begin(&s.walk.Attempts, h.listener.Limits, h.clock.Now())
 		s.peer = h.w.pick(s)
 		h.w.giveBack(s, upstream.Failed, decisions.TimedOut)
 	}

@@ -24,6 +24,19 @@
 // the end, and the last bytes leave in one packet with the FIN (take, passEnd).
 // Urgent data makes reads stop short: EPOLLPRI tells, and its byte is dropped.
 //
+// What bounds the load: a listener's limits are looked at when a session begins
+// (clientele.go; accept_rate before that: connections wait in the accept queue).
+// Then the upstream lets it in, has it wait in its queue (walk.go), or refuses it,
+// and its client is told so in its own protocol (refuse.go). Attempts to connect can
+// wait in between (walk.go), have another beside them (hedge.go), and go on until the
+// peer's first byte (hold.go). While it relays, a flow can be slowed down (rate.go)
+// and turns can be made to wait (turn.go). What only some sessions need is lent to
+// them (extras.go): the others pay one comparison for a read.
+//
+// accept_rate delays and does not refuse, as HAProxy's rate-limit sessions: clients
+// that are refused come back at once, and all together. The accept queue
+// (net.core.somaxconn) bounds how many wait.
+//
 // How sessions end: the end of input is passed on in each direction by itself.
 // A reset is passed on as a reset, after the bytes that came before it were
 // acknowledged. What was cut (a timeout with bytes undelivered, a stop) is
@@ -40,7 +53,8 @@
 // Ownership: everything but Room and Listener belongs to the worker's thread.
 // The worker closes each descriptor it accepted, opened or was given by Serve,
 // except shared listening sockets. Nothing is allocated while bytes move, and
-// no lock taken but the upstream group's, to pick a peer and to settle.
+// no lock taken but the upstream group's, to pick a peer and to settle, and, under a
+// limit of turns that is reached, the limiter's.
 //
 // Kernel: SO_REUSEPORT (3.9), splice, TCP_USER_TIMEOUT; see guard.go for what
 // TCP_RTO_MAX_MS (6.15) adds. Where a pipe of full

@@ -46,6 +46,11 @@ func (s *session) movable() bool {
 
 func (w *Worker) pack(s *session) *Parcel {
 	s.packed = true
+	if s.extras != nil {
+		w.abandonTurn(s)
+		w.letGo(s)
+		w.endWalk(s)
+	}
 	w.Loop.Timers.Cancel(s.slot + timerSession)
 	for i := range s.half {
 		w.Loop.Remove(s.half[i].fd)
@@ -150,6 +155,7 @@ func (w *Worker) forget(s *session) {
 	w.giveBack(s, upstream.Succeeded, 0)
 	sys.Close(s.half[up].fd)
 	s.half[up].fd, s.peer = -1, nil
+	w.depart(s)
 	s.counted.Closed[stats.HandedOver].Add(1)
 	s.counted.Active.Add(-1)
 	w.stats.DownstreamActive.Add(-1)
@@ -213,6 +219,12 @@ func (w *Worker) Adopt(l *Listener, p *upstream.Peer, st *handover.TCPState, fds
 	}
 	s.counted.Active.Add(1)
 	w.stats.DownstreamActive.Add(1)
+	l.Clients.force(&l.ClientLimits, s.client)
+	s.entered = true
+	w.extrasFor(s)
+	if s.extras != nil {
+		s.extras.held.wanted = false
+	}
 	l.Group.Hold(p)
 	w.link(s)
 	s.setPhase(relaying)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/refusal"
 	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/upstream"
 )
@@ -25,13 +26,26 @@ type Listener struct {
 	HalfCloseTimeout time.Duration // conf.Off = none
 	DeadPeerTimeout  time.Duration // conf.Off = none
 	Limits           upstream.Limits
+	Backoff          time.Duration // conf.Off = none
+	Hold             bool          // next_upstream.before_first_byte
+	Priority         int
+	Hedge            *conf.Hedge // nil = none
+	ClientLimits     conf.Limits
+	Clients          *Clientele
+	UploadRate       conf.ByteRate
+	DownloadRate     conf.ByteRate
 	Congestion       string            // of the clients' sockets; "" = the system's
 	Stats            []*stats.Listener // by worker, written by that worker only
+
+	needsExtras bool                          // its sessions do
+	cancels     bool                          // its clients may be PostgreSQL's
+	hedges      []hedgeBudget                 // by worker, that worker's alone
+	words       [stats.Reasons]*refusal.Words // nil = the client is reset
 }
 
 // NewListener returns the run-time form of a listener block whose sessions go
-// to g and are counted in those counters.
-func NewListener(c *conf.Listener, g *upstream.Group, counters []*stats.Listener) *Listener {
+// to g and are counted in those counters and among those clients.
+func NewListener(c *conf.Listener, g *upstream.Group, counters []*stats.Listener, clients *Clientele) *Listener {
 	return &Listener{
 		Name:             c.Name,
 		Group:            g,
@@ -41,7 +55,20 @@ func NewListener(c *conf.Listener, g *upstream.Group, counters []*stats.Listener
 		HalfCloseTimeout: c.HalfCloseTimeout,
 		DeadPeerTimeout:  c.DeadPeerTimeout,
 		Limits:           upstream.Limits{Tries: c.NextUpstream.Tries, Timeout: c.NextUpstream.Timeout},
+		Backoff:          c.NextUpstream.Backoff,
+		Hold:             c.NextUpstream.BeforeFirstByte,
+		Priority:         c.Priority,
+		Hedge:            c.Hedge,
+		ClientLimits:     c.Limits,
+		Clients:          clients,
+		UploadRate:       c.Limits.UploadRate,
+		DownloadRate:     c.Limits.DownloadRate,
 		Congestion:       c.Congestion,
+
+		needsExtras: c.Hedge != nil || c.NextUpstream.BeforeFirstByte || c.Limits.UploadRate+c.Limits.DownloadRate > 0,
+		cancels:     c.Profile == conf.ProfilePostgres,
+		hedges:      make([]hedgeBudget, len(counters)),
+		words:       makeWords(c),
 	}
 }
 

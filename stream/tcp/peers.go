@@ -59,9 +59,12 @@ func (w *Worker) Dismiss(p *upstream.Peer, until clock.Time, most int, reason st
 			continue
 		}
 		w.release(s, upstream.Succeeded, decisions.NoFailure)
-		if s.attempts.Again(w.Loop.Now()) {
+		switch again, _ := s.listener.Group.Again(&s.walk.Attempts, 0, w.Loop.Now()); {
+		case s.hasHedge():
+			w.promote(s)
+		case again:
 			w.connect(s)
-		} else {
+		default:
 			w.close(s, reason)
 		}
 	}

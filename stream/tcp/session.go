@@ -25,9 +25,10 @@ type session struct {
 	peer     *upstream.Peer  // held until settled; nil = none
 	stats    *stats.Peer     // the peer's, of this worker
 	counted  *stats.Listener // the listener's, of this worker
-	attempts *upstream.Attempts
-	tried    string         // every attempted peer if there was more than one
-	trail    *history.Trail // nil = nobody has asked for decisions
+	walk     *walk           // until it is connected, or sure not to begin anew
+	extras   *extras         // nil = it needs none
+	tried    string          // every attempted peer if there was more than one
+	trail    *history.Trail  // nil = nobody has asked for decisions
 
 	start     clock.Time // accepted
 	picked    clock.Time // the last peer was picked
@@ -50,6 +51,7 @@ type session struct {
 	putOff     bool // the loop will call again in the next turn
 	packed     bool // on its way to another process: it stands still
 	refused    bool // by that: it ends here
+	entered    bool // it has a place among the listener's clients
 }
 
 const (
@@ -97,11 +99,19 @@ func (w *Worker) open(from *socket, fd int32) {
 		w.close(s, stats.LocalError)
 		return
 	}
+	why, ok := l.Clients.enter(&l.ClientLimits, s.client)
+	if !ok {
+		w.refuse(s, why)
+		return
+	}
+	s.entered = true
+	w.extrasFor(s)
 	if !w.readAhead(from, s) {
 		return
 	}
-	s.attempts = w.borrowAttempts()
-	l.Group.Begin(s.attempts, l.Limits, s.start)
+	s.walk = w.borrowWalk(s)
+	l.Group.Begin(&s.walk.Attempts, l.Limits, s.start)
+	s.walk.Priority = l.Priority
 	if l.Group.Keyed() {
 		w.makeKey(s)
 	}
@@ -113,6 +123,9 @@ func (w *Worker) open(from *socket, fd int32) {
 // peer to speak first, it looks only now and then. If there is more, an event
 // will tell. It returns false if the client is gone and the session with it.
 func (w *Worker) readAhead(from *socket, s *session) bool {
+	if s.extras != nil && s.extras.turn.limiter != nil {
+		return true // they begin a turn, which may have to wait
+	}
 	if from.quiet > 0 || w.small.lent >= aheadBuffers || w.opt.Relay == Splice {
 		from.quiet = max(from.quiet-1, 0)
 		return true
@@ -145,7 +158,7 @@ func (w *Worker) makeKey(s *session) {
 		server := w.addr.Endpoint()
 		f.Server = server.AddrPort()
 	}
-	s.attempts.Key = s.listener.Group.AppendKey(s.attempts.Key, &f)
+	s.walk.Key = s.listener.Group.AppendKey(s.walk.Key, &f)
 }
 
 // connect picks peers until one connects at once or keeps us waiting.
@@ -153,11 +166,10 @@ func (w *Worker) connect(s *session) {
 	for {
 		p := w.pick(s)
 		if p == nil {
-			s.listener.Group.Stats(w.opt.ID).NoPeer.Add(1)
-			s.blame(stats.NoPeer)
-			w.close(s, s.reason)
+			w.onNoPeer(s)
 			return
 		}
+		w.endWait(s)
 		s.peer, s.stats = p, p.Stats(w.opt.ID)
 		s.picked = w.Loop.Now()
 		w.link(s)
@@ -173,7 +185,11 @@ func (w *Worker) connect(s *session) {
 			}
 		case errno == unix.EINPROGRESS:
 			s.setPhase(connecting)
-			w.setTimer(s, s.picked.Add(s.listener.ConnectTimeout))
+			at, ok := w.expectHedge(s)
+			if !ok {
+				at = s.picked.Add(s.listener.ConnectTimeout)
+			}
+			w.setTimer(s, at)
 			return
 		case local:
 			w.release(s, upstream.Succeeded, decisions.Cause(errno))
@@ -191,36 +207,43 @@ func (w *Worker) connect(s *session) {
 	}
 }
 
-// dial opens the upstream half and starts its connect. local says that an
-// error came before connect(2) and is no fault of the peer.
+// dial opens the upstream half, starts its connect and registers it. local says
+// that an error is no fault of the peer.
 func (w *Worker) dial(s *session) (errno unix.Errno, local bool) {
-	if s.peer.IsUnix() {
-		w.addr.SetUnix(s.peer.Path)
-	} else {
-		w.addr.SetInet(s.peer.Addr)
+	s.half[up], errno, local = w.dialTo(s, s.peer)
+	if errno != 0 && errno != unix.EINPROGRESS {
+		return errno, local
 	}
-	fd, errno := sys.StreamSocket(w.addr.Family())
-	if errno != 0 {
-		return errno, true
-	}
-	s.half[up] = half{fd: fd, unix: s.peer.IsUnix(), writable: true}
-	if !s.half[up].unix {
-		s.half[up].nagle = true
-		if s.flow[down].pending > 0 {
-			// The ACK that completes the connect waits for these bytes.
-			sys.DelayAck(fd)
-		}
-		if c := s.listener.Group.Congestion(); c != "" {
-			sys.SetCongestion(fd, c) // checked at start
-		}
-	}
-	if errno = sys.Connect(fd, &w.addr); errno != 0 && errno != unix.EINPROGRESS {
-		return errno, false
-	}
-	if err := w.Loop.Add(fd, sessionEvents, s.token(up)); err != 0 {
+	if err := w.Loop.Add(s.half[up].fd, sessionEvents, s.token(up)); err != 0 {
 		return err, true
 	}
 	return errno, false
+}
+
+// dialTo opens a half to a peer and starts its connect. local says that an error
+// came before connect(2).
+func (w *Worker) dialTo(s *session, p *upstream.Peer) (h half, errno unix.Errno, local bool) {
+	if p.IsUnix() {
+		w.addr.SetUnix(p.Path)
+	} else {
+		w.addr.SetInet(p.Addr)
+	}
+	h.fd, errno = sys.StreamSocket(w.addr.Family())
+	if errno != 0 {
+		return half{fd: -1}, errno, true
+	}
+	h.unix, h.writable = p.IsUnix(), true
+	if !h.unix {
+		h.nagle = true
+		if s.flow[down].pending > 0 {
+			// The ACK that completes the connect waits for these bytes.
+			sys.DelayAck(h.fd)
+		}
+		if c := s.listener.Group.Congestion(); c != "" {
+			sys.SetCongestion(h.fd, c) // checked at start
+		}
+	}
+	return h, sys.Connect(h.fd, &w.addr), false
 }
 
 // onReady is told of readiness, or (events 0) that put-off work may go on.
@@ -248,6 +271,17 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 		return // an event of this batch, or put-off work
 	}
 	switch s.phase {
+	case queued:
+		if d == down && events&unix.EPOLLERR != 0 {
+			if errno := sys.SocketError(h.fd); errno != 0 {
+				s.breakHalf(d, errno)
+			}
+		}
+		if h.hungUp {
+			w.leaveEarly(s)
+		}
+	case refusing:
+		w.speak(s)
 	case connecting:
 		// The client's events wait: a client that leaves now does not cancel
 		// the attempt, as in nginx.
@@ -308,10 +342,17 @@ func (w *Worker) onConnected(s *session) bool {
 	if w.connectedToItself(s) {
 		return !w.nextUpstream(s, upstream.Failed, stats.ConnectFailed, decisions.ToItself)
 	}
+	if s.hasHedge() {
+		w.endHedge(s, upstream.Succeeded)
+	}
 	now := w.Loop.Now()
 	s.listener.Group.Connected(s.peer, now.Sub(s.picked), now)
 	s.listener.Group.Stats(w.opt.ID).Connect.Observe(now.Sub(s.picked))
-	w.endAttempts(s)
+	if s.extras != nil && s.extras.held.wanted {
+		w.hold(s)
+	} else {
+		w.endWalk(s)
+	}
 	s.connected, s.active, s.watched = now, now, true
 	s.blamed = false // of failed attempts before this one
 	s.setPhase(relaying)
@@ -347,15 +388,34 @@ func (w *Worker) connectedToItself(s *session) bool {
 }
 
 // nextUpstream settles a failed attempt (ngx_stream_proxy_next_upstream) and
-// reports whether another peer shall be tried; if not, the session is closed.
+// reports whether another peer shall be tried now. If not, another attempt is under
+// way already or comes after a wait, or the session is closed.
 func (w *Worker) nextUpstream(s *session, o upstream.Outcome, why stats.CloseReason, cause decisions.Cause) bool {
 	w.stats.UpstreamFailures.Add(1)
 	w.release(s, o, cause)
 	s.blamed, s.reason = true, why // the last attempt's failure is the session's
-	if s.attempts.Again(w.Loop.Now()) {
-		return true
+	s.connected = 0
+	if s.hasHedge() {
+		s.walk.Again(w.Loop.Now())
+		w.promote(s)
+		return false
 	}
-	w.close(s, why)
+	counters, wait := s.listener.Group.Stats(w.opt.ID), s.backoff()
+	again, denied := s.listener.Group.Again(&s.walk.Attempts, wait, w.Loop.Now())
+	switch {
+	case denied:
+		counters.RetriesDenied.Add(1)
+		w.close(s, why)
+	case !again:
+		w.close(s, why)
+	case wait < time.Millisecond:
+		counters.Retries.Add(1)
+		return true
+	default:
+		counters.Retries.Add(1)
+		s.setPhase(pausing)
+		w.setTimer(s, w.Loop.Now().Add(wait))
+	}
 	return false
 }
 
@@ -373,7 +433,7 @@ func (w *Worker) release(s *session, o upstream.Outcome, cause decisions.Cause) 
 
 // took returns what the session has measured of its use of its peer.
 func (s *session) took(now clock.Time) upstream.Took {
-	t := upstream.Took{Connect: -1, FirstByte: -1, Whole: now.Sub(s.picked)}
+	t := upstream.Took{Connect: -1, FirstByte: -1, Whole: now.Sub(s.picked), Pending: s.connected == 0}
 	if s.connected != 0 {
 		t.Connect = s.connected.Sub(s.picked)
 	}
@@ -382,22 +442,32 @@ func (s *session) took(now clock.Time) upstream.Took {
 	}
 	if s.connected != 0 && s.flow[up].read == 0 {
 		switch s.reason {
-		case stats.ClientClosed, stats.ClientReset:
+		case stats.ClientClosed, stats.ClientReset, stats.IdleTimeout, stats.HalfCloseTimeout:
 			t.Word = upstream.NoNeed
+			if s.flow[down].sent > 0 {
+				t.Word = upstream.Silence
+			}
 		case stats.PeerClosed, stats.PeerReset:
 			t.Word = upstream.Broke
+		}
+		if s.listener.cancels && s.flow[down].sent == cancelBytes {
+			t.Word = upstream.NoNeed // it is not answered
 		}
 	}
 	return t
 }
 
-// endAttempts keeps the list of attempted peers and returns the rest to the
-// worker.
-func (w *Worker) endAttempts(s *session) {
-	if s.attempts == nil {
+// cancelBytes is the length of PostgreSQL's CancelRequest, after which the server
+// closes without a word.
+const cancelBytes = 16
+
+// endWalk keeps the list of attempted peers and returns the rest to the worker.
+func (w *Worker) endWalk(s *session) {
+	if s.walk == nil {
 		return
 	}
-	if tried := s.attempts.Tried(); len(tried) > 0 {
+	s.listener.Group.Settle(&s.walk.Attempts)
+	if tried := s.walk.Tried(); len(tried) > 0 {
 		s.tried = tried[0].String()
 		if len(tried) > 1 {
 			names := make([]string, len(tried))
@@ -407,8 +477,8 @@ func (w *Worker) endAttempts(s *session) {
 			s.tried = strings.Join(names, ", ")
 		}
 	}
-	w.attempts = append(w.attempts, s.attempts)
-	s.attempts = nil
+	w.walks = append(w.walks, s.walk)
+	s.walk = nil
 }
 
 // advance moves what can be moved in both directions and then looks at where
@@ -417,6 +487,10 @@ func (w *Worker) advance(s *session) {
 	more := w.relay(s, down)
 	if w.relay(s, up) {
 		more = true
+	}
+	if s.unheardOf() {
+		w.startOver(s)
+		return
 	}
 	for _, d := range [...]side{down, up} {
 		if s.half[d].broken() {
@@ -475,20 +549,34 @@ func (w *Worker) relay(s *session, d side) (more bool) {
 		if moved >= bytesPerTurn || rounds >= roundsPerTurn {
 			return true
 		}
-		moved += w.take(s, d)
+		if s.extras == nil {
+			moved += w.take(s, d, maxTake)
+			continue
+		}
+		most := w.mayTake(s, d)
+		if most == 0 {
+			return false // until time or a turn's end allows it
+		}
+		moved += w.take(s, d, most)
+		w.readNothing(s)
 	}
 	return false
 }
 
-// take reads once and sends on what it got. Preconditions: nothing is pending.
-func (w *Worker) take(s *session, d side) int {
+// maxTake is more than what one read takes.
+const maxTake = 1 << 30
+
+// take reads once, at most so many bytes, and sends on what it got. Preconditions:
+// nothing is pending.
+func (w *Worker) take(s *session, d side, most int) int {
 	f, src := &s.flow[d], &s.half[d]
-	if f.splice || w.opt.Relay == Splice && !f.noSplice {
+	if (f.splice || w.opt.Relay == Splice && !f.noSplice) && (d == up || !s.holds()) {
 		if p := w.pipes.get(); p != nil {
-			return w.takeSpliced(s, d, p)
+			return w.takeSpliced(s, d, p, most)
 		}
 	}
-	n, errno := sys.Recv(src.fd, w.buf)
+	buf := w.buf[:min(len(w.buf), most)]
+	n, errno := sys.Recv(src.fd, buf)
 	switch {
 	case errno == unix.EAGAIN:
 		s.drained(d)
@@ -506,13 +594,16 @@ func (w *Worker) take(s *session, d side) int {
 	// After a FIN that is nothing but the end itself, and these bytes wait for
 	// passEnd to send them with a FIN in one packet.
 	last := false
-	if n < len(w.buf) {
+	if n < len(buf) {
 		last = src.finished && !src.broken()
 		src.readable = src.hungUp || src.urgent
-	} else if w.opt.Relay == Auto && !f.noSplice {
+	} else if w.opt.Relay == Auto && !f.noSplice && n == len(w.buf) {
 		f.splice = true
 	}
 	w.count(s, d, stats.Copied, n)
+	if d == down && s.holds() {
+		w.holdMore(s, buf[:n])
+	}
 
 	s.hurry(d)
 	sent, errno := sys.Send(s.half[d.other()].fd, w.buf[:n], last)
@@ -531,9 +622,9 @@ func (w *Worker) take(s *session, d side) int {
 
 // takeSpliced reads once into an empty pipe and sends on from there. The pipe
 // stays with the flow only if bytes stay in it.
-func (w *Worker) takeSpliced(s *session, d side, p *pipe) int {
+func (w *Worker) takeSpliced(s *session, d side, p *pipe, most int) int {
 	f, src := &s.flow[d], &s.half[d]
-	n, errno := sys.Splice(src.fd, p.w, int(p.size))
+	n, errno := sys.Splice(src.fd, p.w, min(int(p.size), most))
 	if errno != 0 || n == 0 {
 		w.pipes.put(p)
 		switch {
@@ -570,7 +661,7 @@ func (w *Worker) deliver(s *session, d side) {
 	if f.pipe != nil {
 		n, errno = sys.Splice(f.pipe.r, dst.fd, int(f.pending))
 	} else {
-		n, errno = sys.Send(dst.fd, f.buf[f.off:f.off+f.pending], false)
+		n, errno = sys.Send(dst.fd, f.rest(), false)
 	}
 	w.sent(s, d, n, errno)
 	if errno != 0 {
@@ -625,6 +716,9 @@ func (w *Worker) count(s *session, d side, p stats.Path, n int) {
 		s.stats.Received.Add(uint64(n))
 		w.onFirstByte(s)
 	}
+	if s.extras != nil {
+		w.onMoved(s, d, n)
+	}
 }
 
 // onFirstByte notes when the peer first said something, or that it never will:
@@ -634,6 +728,10 @@ func (w *Worker) onFirstByte(s *session) {
 		return
 	}
 	s.firstByte = w.Loop.Now()
+	if s.holds() {
+		w.letGo(s)
+		w.endWalk(s)
+	}
 	if g := s.listener.Group; g.WantsFirstByte() {
 		g.FirstByte(s.peer, s.flow[up].read > 0, s.firstByte.Sub(s.picked), s.firstByte)
 	}
@@ -676,7 +774,9 @@ func (w *Worker) endInput(s *session, d side) {
 		return
 	}
 	s.blame(stats.PeerClosed)
-	w.onFirstByte(s)
+	if !s.holds() { // else it may begin anew
+		w.onFirstByte(s)
+	}
 }
 
 // breakHalf notes that the connection of half d is broken. What it sent before
@@ -769,11 +869,25 @@ func (s *session) deadline() (clock.Time, bool) {
 func (w *Worker) onDeadline(s *session) {
 	now := w.Loop.Now()
 	switch s.phase {
+	case queued:
+		w.refuse(s, stats.QueueTimeout)
+	case pausing:
+		w.connect(s)
+	case refusing:
+		w.close(s, s.reason)
 	case connecting:
+		if w.hedgeDue(s) {
+			w.startHedge(s)
+			w.setTimer(s, s.picked.Add(s.listener.ConnectTimeout))
+			return
+		}
 		if w.nextUpstream(s, upstream.Failed, stats.ConnectTimeout, decisions.TimedOut) {
 			w.connect(s)
 		}
 	case relaying:
+		if s.extras != nil && !w.onTurnDue(s) {
+			return
+		}
 		at, ok := s.deadline()
 		if ok && now >= at {
 			w.onSilence(s)
@@ -785,8 +899,13 @@ func (w *Worker) onDeadline(s *session) {
 		if ok {
 			w.setTimer(s, at)
 		}
-		if s.half[down].broken() || s.half[up].broken() {
+		if s.half[down].broken() || s.half[up].broken() || s.extras != nil {
 			w.advance(s)
+		}
+		if s.extras != nil && s.phase == relaying {
+			if at, ok := s.extras.due(s, now); ok {
+				w.wakeBy(s, at)
+			}
 		}
 	case flushing:
 		w.flush(s)
@@ -812,19 +931,21 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 	if s.phase == closed {
 		return
 	}
+	w.leaveQueue(s)
 	s.setPhase(closed)
 	s.reason = reason
 	w.Loop.Timers.Cancel(s.slot + timerSession)
-	w.endAttempts(s)
+	w.endWalk(s)
 
 	for _, d := range [...]side{down, up} {
 		h, in := &s.half[d], &s.flow[d.other()]
 		if h.fd < 0 {
 			continue
 		}
-		// What ends for a reset, or for an order, is reset. So is a half that
-		// was still owed bytes: a FIN would pass a cut stream off as a whole one.
-		if reason.Ordered() || s.half[d.other()].broken() || in.pending > 0 || s.cutShort(d) || s.unheard(d) {
+		// What ends for a reset, or for an order, is reset, and so is a client that
+		// was refused and not told. So is a half that was still owed bytes: a FIN
+		// would pass a cut stream off as a whole one.
+		if reason.Ordered() || reason.Refused() && !h.shut || s.half[d.other()].broken() || in.pending > 0 || s.cutShort(d) || s.unheard(d) {
 			sys.SetReset(h.fd)
 		}
 	}
@@ -838,6 +959,7 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 	if s.peer != nil {
 		w.release(s, upstream.Succeeded, decisions.NoFailure)
 	}
+	w.depart(s)
 	s.counted.Closed[reason].Add(1)
 	s.counted.Active.Add(-1)
 	w.stats.DownstreamActive.Add(-1)
@@ -848,6 +970,14 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 	w.sessions.Free(s.slot)
 	if w.paused {
 		w.resume()
+	}
+}
+
+// depart gives back what the session has of its listener and its worker.
+func (w *Worker) depart(s *session) {
+	w.returnExtras(s)
+	if s.entered {
+		s.listener.Clients.leave(&s.listener.ClientLimits, s.client)
 	}
 }
 

@@ -8,32 +8,43 @@ import (
 
 // phase is what a session waits for.
 //
-//	accepted ──> connecting ──> relaying ──> flushing ──> closed
-//	    │            │  ↺ next peer │                       ↑
-//	    └────────────┴──────────────┴───────────────────────┘
+//	          queued, pausing <──┐
+//	            ↑    │           │ next peer
+//	accepted ───┴────┴──> connecting ──> relaying ──> flushing ──> closed
+//	    │                     │              │                       ↑
+//	    ├──> refusing ────────┴──────────────┴───────────────────────┤
+//	    └────────────────────────────────────────────────────────────┘
 //
+// A session goes back from relaying to another peer only while it holds all that
+// its client has sent (hold.go), and is refused from wherever it has no peer.
 // Only setPhase assigns it.
 type phase uint8
 
 const (
 	accepted   phase = iota
+	queued           // for room at a peer
+	pausing          // for the time of the next attempt
 	connecting       // for a peer to answer
 	relaying         // for bytes from either half
 	flushing         // for one half to acknowledge the last bytes, before it is reset
+	refusing         // for the client to hear that it gets no peer
 	closed
 )
 
 // String returns the phase as a log line says it.
 func (p phase) String() string {
-	return [...]string{"accepting", "connecting to peer", "relaying", "flushing before reset", "closed"}[p]
+	return [...]string{"accepting", "waiting for a peer", "waiting to try another peer", "connecting to peer", "relaying", "flushing before reset", "refusing", "closed"}[p]
 }
 
 // phaseEdges holds, for each phase, the set of phases that may come before it.
 var phaseEdges = [...]uint8{
-	connecting: 1<<accepted | 1<<connecting,
-	relaying:   1<<accepted | 1<<connecting,
+	queued:     1<<accepted | 1<<queued | 1<<pausing | 1<<connecting | 1<<relaying,
+	pausing:    1<<accepted | 1<<queued | 1<<pausing | 1<<connecting | 1<<relaying,
+	connecting: 1<<accepted | 1<<queued | 1<<pausing | 1<<connecting | 1<<relaying,
+	relaying:   1<<accepted | 1<<queued | 1<<pausing | 1<<connecting,
 	flushing:   1 << relaying,
-	closed:     1<<accepted | 1<<connecting | 1<<relaying | 1<<flushing,
+	refusing:   1<<accepted | 1<<queued | 1<<pausing | 1<<connecting,
+	closed:     1<<closed - 1,
 }
 
 func (s *session) setPhase(p phase) {
@@ -94,6 +105,14 @@ type flow struct {
 	splice   bool   // the last read was large: use a pipe
 	noSplice bool   // the kernel refused to splice these sockets
 	done     bool   // nothing more will come or can be delivered
+}
+
+// rest returns the pending bytes that are in buf.
+func (f *flow) rest() []byte {
+	if f.pending == 0 {
+		return nil
+	}
+	return f.buf[f.off : f.off+f.pending]
 }
 
 // reasonFor tells what the errno that broke a half says about its end.

@@ -45,7 +45,8 @@ const (
 	// ids in the wheel: these, then the sessions' slots from timerSession on
 	timerHousekeeping = ForeignTimer + 1
 	timerResume       = ForeignTimer + 2
-	timerSession      = ForeignTimer + 3
+	timerAccept       = ForeignTimer + 3
+	timerSession      = ForeignTimer + 4
 )
 
 // ForeignTimer is the id in the loop's wheel that the Worker leaves to others.
@@ -81,7 +82,8 @@ type Worker struct {
 	pipes    pipePool
 	small    bufferPool
 	large    bufferPool
-	attempts []*upstream.Attempts     // unused ones
+	walks    []*walk                  // unused ones
+	extras   *extras                  // unused ones, a list
 	first    map[*upstream.Peer]int32 // slot of a session of the peer, from which links lead to the others; -1 = none
 	buf      []byte                   // every read goes here first
 	addr     sys.Sockaddr             // scratch
@@ -93,6 +95,8 @@ type Worker struct {
 	handing  bool       // or for another process to take over
 	noRTOMax bool       // the kernel has no TCP_RTO_MAX_MS
 	told     clock.Time // when the operator was last told of a pause
+
+	roused roused // sessions that others want to go on
 }
 
 // logs are where sessions are written down.
@@ -130,8 +134,9 @@ type socket struct {
 	idle     bool  // taken out of the epoll set by a pause
 	quiet    int   // how many accepts are still taken to be of clients that wait for the peer
 
-	batch  int    // how many accepts the next turn tries
-	filled uint64 // the last turn in which they were not too many
+	later  clock.Time // accept_rate has it rest until then; 0 = it does not
+	batch  int        // how many accepts the next turn tries
+	filled uint64     // the last turn in which they were not too many
 }
 
 // NewWorker returns the TCP half of the worker of a loop. It accepts nothing
@@ -148,6 +153,7 @@ func NewWorker(l *loop.Loop, opt Options) *Worker {
 		sockets: []socket{},
 		first:   map[*upstream.Peer]int32{},
 	}
+	w.roused.post = w.goOn
 	w.ephemeralFirst, w.ephemeralLast = ephemeralPorts()
 	w.Loop.Timers.Set(timerHousekeeping, w.Loop.Now().Add(poolTrimEvery).Millis())
 	return w
@@ -237,7 +243,7 @@ func (w *Worker) drainSocket(s *socket) {
 	if s.fd < 0 {
 		return
 	}
-	for w.acceptOne(s) {
+	for w.acceptOne(s, false) {
 	}
 	w.closeSocket(s)
 }
@@ -282,6 +288,10 @@ func (w *Worker) OnEvent(t loop.Token, events uint32) {
 		w.Loop.Stats.Stale.Add(1)
 		return
 	}
+	if t.Kind() == loop.KindHedge {
+		w.onHedge(s, events)
+		return
+	}
 	w.onReady(s, side(t.Side()), events)
 }
 
@@ -296,6 +306,8 @@ func (w *Worker) OnTimer(id int32) {
 		w.Loop.Timers.Set(timerHousekeeping, w.Loop.Now().Add(poolTrimEvery).Millis())
 	case timerResume:
 		w.resume()
+	case timerAccept:
+		w.acceptAgain()
 	default:
 		w.onDeadline(w.sessions.At(id - timerSession))
 	}
@@ -321,7 +333,7 @@ func (w *Worker) onAccept(i int) {
 		s.batch = min(2*s.batch, acceptsPerTurn)
 	}
 	for n := range s.batch {
-		if !w.acceptOne(s) {
+		if !w.acceptOne(s, true) {
 			s.batch = max(n, 1)
 			return
 		}
@@ -329,13 +341,23 @@ func (w *Worker) onAccept(i int) {
 	s.filled = turn
 }
 
-// acceptOne takes one connection and reports whether there may be more.
-func (w *Worker) acceptOne(s *socket) bool {
+// acceptOne takes one connection, at accept_rate if it is limited, and reports
+// whether there may be more.
+func (w *Worker) acceptOne(s *socket, limited bool) bool {
+	rate := s.listener.ClientLimits.AcceptRate
+	limited = limited && rate > 0
 	if !w.opt.Room.Enter() {
 		w.pause(s, "max_sessions reached", "max_sessions", w.opt.Room.Max())
 		return false
 	}
+	if limited && !w.mayAccept(s, rate) {
+		w.opt.Room.Leave()
+		return false
+	}
 	fd, errno := sys.Accept(s.fd, &w.addr)
+	if errno != 0 && limited {
+		s.listener.Clients.notAccepted(rate)
+	}
 	if errno == 0 {
 		if w.began != nil && s.shared {
 			w.began()
@@ -353,6 +375,57 @@ func (w *Worker) acceptOne(s *socket) bool {
 	}
 	w.pause(s, "accept: "+errno.Error()) // EMFILE, ENFILE, ENOBUFS, ENOMEM
 	return false
+}
+
+// mayAccept reports whether a listener's accept_rate allows one more connection.
+// If not, the socket rests until it does: connections wait in the accept queue,
+// where they cost nothing and their clients do not come back at once, as they would
+// if they were refused.
+func (w *Worker) mayAccept(s *socket, rate conf.Rate) bool {
+	at, ok := s.listener.Clients.mayAccept(rate, w.Loop.Now())
+	if ok {
+		return true
+	}
+	s.listener.Stats[w.opt.ID].Delayed.Add(1)
+	s.later = at
+	w.rest(s)
+	if armed, ok := w.Loop.Timers.Armed(timerAccept); !ok || armed > at.Millis()+1 {
+		w.Loop.Timers.Set(timerAccept, at.Millis()+1)
+	}
+	return false
+}
+
+// acceptAgain accepts from the sockets whose time has come.
+func (w *Worker) acceptAgain() {
+	var next clock.Time
+	for i := range w.sockets {
+		switch s := &w.sockets[i]; {
+		case s.fd < 0 || s.later == 0:
+		case s.later <= w.Loop.Now():
+			s.later = 0
+			if !w.paused && !w.handing {
+				w.wakeSocket(i)
+			}
+		case next == 0 || s.later < next:
+			next = s.later
+		}
+	}
+	if next != 0 {
+		w.Loop.Timers.Set(timerAccept, next.Millis()+1)
+	}
+}
+
+// wakeSocket puts a socket that rests into the epoll set again.
+func (w *Worker) wakeSocket(i int) {
+	s := &w.sockets[i]
+	if s.fd < 0 || !s.idle || s.later != 0 {
+		return
+	}
+	if errno := w.register(i); errno != 0 {
+		w.pause(s, "watch listening socket: "+errno.Error()) // and try again
+		return
+	}
+	s.idle = false
 }
 
 // pause stops accepting until there is room: connections wait in the accept
@@ -387,24 +460,8 @@ func (w *Worker) resume() {
 	w.paused = false
 	w.Loop.Timers.Cancel(timerResume)
 	for i := range w.sockets {
-		if s := &w.sockets[i]; s.fd >= 0 && s.idle {
-			if errno := w.register(i); errno != 0 {
-				w.pause(s, "watch listening socket: "+errno.Error()) // and try again
-				continue
-			}
-			s.idle = false
-		}
+		w.wakeSocket(i)
 	}
-}
-
-// borrowAttempts lends what a session needs until it is connected.
-func (w *Worker) borrowAttempts() *upstream.Attempts {
-	if n := len(w.attempts); n > 0 {
-		a := w.attempts[n-1]
-		w.attempts = w.attempts[:n-1]
-		return a
-	}
-	return new(upstream.Attempts)
 }
 
 // ephemeralPorts reads the range that the kernel takes local ports from, or

@@ -102,7 +102,7 @@ func newHarness(t *testing.T, s setup) *harness {
 	})
 	h.w.SetLogs(nil, false, h.writer)
 	late.Handler = h.w
-	h.listener = NewListener(&lc, h.group, []*stats.Listener{&h.counted})
+	h.listener = NewListener(&lc, h.group, []*stats.Listener{&h.counted}, NewClientele())
 	a := conf.Address{Host: "127.0.0.1"}
 	if s.unix {
 		a = conf.Address{Path: t.TempDir() + "/sock"}
@@ -242,6 +242,13 @@ func (h *harness) settled() {
 		if p.Balance.Conns != 0 {
 			t.Errorf("peer %s still has %d connections", p.Addr, p.Balance.Conns)
 		}
+	}
+	l := h.group.Load(h.clock.Now())
+	if l.Sessions+l.Pending+l.Retries+l.Waiting != 0 || l.Limit != nil && l.Limit.InFlight+l.Limit.Waiting != 0 {
+		t.Errorf("the upstream is left with the load %+v, limit %+v", l, l.Limit)
+	}
+	if n := h.listener.Clients.sessions.Load(); n != 0 {
+		t.Errorf("%d sessions left among the listener's clients", n)
 	}
 	if n := h.w.Loop.Timers.Len(); n > 2 {
 		t.Errorf("%d timers armed, want at most housekeeping and resume", n)

@@ -1,0 +1,108 @@
+package tcp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/stats"
+)
+
+func hedged(share float64) func(l *conf.Listener, u *conf.Upstream) {
+	return func(l *conf.Listener, u *conf.Upstream) {
+		l.Hedge = &conf.Hedge{After: 20 * time.Millisecond, Max: share}
+	}
+}
+
+// slowFirst has the first session go to a peer that does not answer.
+func slowFirst(t *testing.T, share float64) *harness {
+	h := newHarness(t, setup{extra: []conf.Server{blackHole(t)}, edit: hedged(share)})
+	h.client()
+	h.turnUntil("it connects", func() bool { return h.last() != nil && h.last().phase == connecting })
+	return h
+}
+
+func TestHedgeWins(t *testing.T) {
+	h := slowFirst(t, 1)
+	h.clock.Advance(21 * time.Millisecond)
+	h.accept(0)
+	h.turnUntil("it relays", func() bool { return h.last().phase == relaying })
+	s := h.last()
+	if c := h.group.Stats(0); c.Hedges.Load() != 1 || c.HedgesWon.Load() != 1 || c.HedgesLost.Load() != 0 || s.tries != 2 {
+		t.Errorf("%d hedges, %d won, %d lost, %d tries", c.Hedges.Load(), c.HedgesWon.Load(), c.HedgesLost.Load(), s.tries)
+	}
+	for _, p := range h.group.Snapshot(nil, h.clock.Now()) {
+		if p.Failures != 0 || p.Balance.Fails != 0 {
+			t.Errorf("%s is charged with a failure", p.Addr)
+		}
+	}
+	if n := h.stats.UpstreamFailures.Load(); n != 0 {
+		t.Errorf("%d failures", n)
+	}
+}
+
+// The first attempt fails while the second is under way: that one goes on.
+func TestHedgeGoesOnAlone(t *testing.T) {
+	h := newHarness(t, setup{peers: -1, extra: []conf.Server{blackHole(t), blackHole(t)}, edit: func(l *conf.Listener, u *conf.Upstream) {
+		hedged(1)(l, u)
+		l.ConnectTimeout = time.Second
+	}})
+	h.client()
+	h.turnUntil("it connects", func() bool { return h.last() != nil && h.last().phase == connecting })
+	h.clock.Advance(21 * time.Millisecond)
+	h.turnUntil("a second attempt", func() bool { return h.last().hasHedge() })
+	h.clock.Advance(980 * time.Millisecond)
+	h.turnUntil("the first is given up", func() bool { return !h.last().hasHedge() })
+	if s := h.last(); s.phase != connecting || s.half[up].fd < 0 {
+		t.Fatalf("it is %s", s.phase)
+	}
+	h.settle()
+	if h.ended() != 0 {
+		t.Fatal("the second attempt was not given its time")
+	}
+	h.clock.Advance(21 * time.Millisecond)
+	h.wantClosed(stats.ConnectTimeout)
+}
+
+func TestHedgeIsLimited(t *testing.T) {
+	h := slowFirst(t, 0.5)
+	h.clock.Advance(21 * time.Millisecond)
+	h.settle()
+	if c := h.group.Stats(0); c.Hedges.Load() != 0 || c.HedgesDenied.Load() != 1 {
+		t.Errorf("%d hedges and %d denied after one session, at most half of which may have one", c.Hedges.Load(), c.HedgesDenied.Load())
+	}
+	if s := h.last(); s.phase != connecting {
+		t.Errorf("it is %s", s.phase)
+	}
+}
+
+// A client that goes away while two attempts are under way leaves nothing behind;
+// the harness checks that.
+func TestHedgeAndClose(t *testing.T) {
+	h := slowFirst(t, 1)
+	s := h.last()
+	h.w.startHedge(s)
+	if !s.hasHedge() {
+		t.Fatal("no hedge")
+	}
+	h.w.CloseOne(s.slot, s.serial, stats.ClosedByOperator)
+	h.wantClosed(stats.ClosedByOperator)
+}
+
+// The percentile is of what connects take here.
+func TestHedgeAfterPercentile(t *testing.T) {
+	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) {
+		l.Hedge = &conf.Hedge{Percentile: 0.9, Max: 1}
+	}})
+	s := &session{listener: h.listener, tries: 1, extras: newExtras(h.w)}
+	if _, ok := h.w.expectHedge(s); ok {
+		t.Error("a hedge, though nothing is known of connect times")
+	}
+	for i := range 1000 {
+		h.group.Slow(time.Duration(i+1) * 100 * time.Microsecond)
+	}
+	at, ok := h.w.expectHedge(s)
+	if d := at.Sub(s.picked); !ok || d < 85*time.Millisecond || d > 95*time.Millisecond {
+		t.Errorf("a hedge after %v, %v; want some 90 ms", d, ok)
+	}
+}

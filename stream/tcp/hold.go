@@ -1,0 +1,80 @@
+package tcp
+
+import (
+	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/upstream"
+)
+
+// This file has a session begin anew with another peer when one has ended it
+// before it said anything (next_upstream.before_first_byte): what the client has
+// sent until then is held, as far as one buffer goes, and sent again.
+
+// held are the client's first bytes.
+type held struct {
+	wanted bool // hold them: the peer has said nothing yet
+	buf    []byte
+	n      int
+}
+
+// hold begins to hold, when a peer is connected. What the client has said before
+// is on its way.
+func (w *Worker) hold(s *session) {
+	h, f := &s.extras.held, &s.flow[down]
+	h.buf, h.n = w.large.get(), 0
+	w.holdMore(s, f.rest())
+}
+
+// holdMore holds what was read from the client too. If it is too much, the session
+// is bound to its peer.
+func (w *Worker) holdMore(s *session, b []byte) {
+	h := &s.extras.held
+	if h.n+len(b) > len(h.buf) {
+		w.letGo(s)
+		w.endWalk(s)
+		return
+	}
+	h.n += copy(h.buf[h.n:], b)
+}
+
+// holds reports whether the session could still begin anew.
+func (s *session) holds() bool { return s.extras != nil && s.extras.held.buf != nil }
+
+// letGo holds no longer.
+func (w *Worker) letGo(s *session) {
+	h := &s.extras.held
+	h.wanted = false
+	if h.buf != nil {
+		w.large.put(h.buf)
+		h.buf = nil
+	}
+}
+
+// unheardOf reports whether the peer has ended a session in which it has said
+// nothing and that can begin anew.
+func (s *session) unheardOf() bool {
+	return s.holds() && s.flow[up].read == 0 && (s.half[up].ended || s.half[up].broken()) && !s.half[down].broken()
+}
+
+// startOver gives a session to another peer, with all that its client has sent. If
+// there is none left, the session is closed.
+func (w *Worker) startOver(s *session) {
+	w.abandonTurn(s)
+	why := stats.PeerClosed
+	if s.half[up].broken() {
+		why = s.reason
+	}
+	h, f := &s.extras.held, &s.flow[down]
+	buf, n := h.buf, h.n
+	h.buf = nil
+	w.discard(f)
+	f.buf, f.off, f.pending, f.done = buf, 0, int32(n), false
+	if n == 0 {
+		w.returnEmpty(f)
+	}
+	s.flow[up].done = false
+	s.halfClosed, s.guarded, s.firstByte, s.reason = false, false, 0, why
+	if w.nextUpstream(s, upstream.Failed, why, decisions.EndedUnheard) {
+		w.connect(s)
+	}
+}

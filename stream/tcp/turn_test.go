@@ -1,0 +1,191 @@
+package tcp
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/stats"
+)
+
+// oneTurn lets one turn be under way.
+func oneTurn(_ *conf.Listener, u *conf.Upstream) {
+	c := conf.DefaultAdaptiveLimit(conf.AIMD)
+	c.Min, c.Initial, c.Max, c.Target = 1, 1, 1, 200*time.Millisecond
+	u.Limit = &c
+	u.Queue = &conf.Queue{Max: 1, Timeout: 2 * time.Second}
+}
+
+// hears turns the loop until c has read that.
+func (h *harness) hears(c net.Conn, want string) {
+	h.t.Helper()
+	got := make([]byte, len(want))
+	n := 0
+	h.turnUntil("reading "+want, func() bool {
+		c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		m, err := io.ReadFull(c, got[n:])
+		n += m
+		return err == nil
+	})
+	if string(got) != want {
+		h.t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+// silent checks that nothing comes.
+func (h *harness) silent(c net.Conn) {
+	h.t.Helper()
+	h.settle()
+	c.SetReadDeadline(time.Now().Add(time.Millisecond))
+	if n, err := c.Read(make([]byte, 1)); n > 0 || err == io.EOF {
+		h.t.Fatalf("%d bytes came, %v", n, err)
+	}
+}
+
+func TestTurnsTakeTurns(t *testing.T) {
+	h := newHarness(t, setup{edit: oneTurn})
+	a, pa := h.dial()
+	b, pb := h.dial()
+	pb.Write([]byte("hello ")) // what the peer says by itself is no turn, and passes
+	h.hears(b, "hello ")
+	a.Write([]byte("one "))
+	h.hears(pa, "one ")
+	b.Write([]byte("two "))
+	h.silent(pb)
+	a.Write([]byte("more ")) // of the same turn
+	h.hears(pa, "more ")
+	h.clock.Advance(100 * time.Millisecond)
+	pa.Write([]byte("ONE"))
+	h.hears(a, "ONE")
+	h.hears(pb, "two ")
+
+	// Now the other one waits.
+	a.Write([]byte("three"))
+	h.silent(pa)
+	pb.Write([]byte("TWO"))
+	h.hears(b, "TWO")
+	h.hears(pa, "three")
+	pa.Write([]byte("THREE"))
+	h.hears(a, "THREE")
+	if r := h.group.Limiter().Read(); r.InFlight != 0 || r.Waiting != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTurnWaitsNotForEver(t *testing.T) {
+	h := newHarness(t, setup{edit: oneTurn})
+	a, pa := h.dial()
+	b, _ := h.dial()
+	a.Write([]byte("one"))
+	h.hears(pa, "one")
+	b.Write([]byte("two"))
+	h.turnUntil("it waits", func() bool { return h.group.Limiter().Read().Waiting == 1 })
+	h.clock.Advance(2 * time.Second)
+	h.wantClosed(stats.QueueTimeout)
+}
+
+// Clients that go away while they wait, or in their turn, leave nothing behind.
+func TestTurnOfOneThatLeaves(t *testing.T) {
+	h := newHarness(t, setup{edit: oneTurn})
+	a, pa := h.dial()
+	b, _ := h.dial()
+	c, pc := h.dial()
+	a.Write([]byte("one"))
+	h.hears(pa, "one")
+	for i, x := range []*net.TCPConn{b, c} {
+		x.Write([]byte("more"))
+		h.turnUntil("it waits", func() bool { return h.group.Limiter().Read().Waiting == i+1 })
+	}
+	reset(b)
+	h.turnUntil("it has left", func() bool { return h.group.Limiter().Read().Waiting == 1 })
+	h.silent(pc)
+	reset(a)
+	h.hears(pc, "more")
+}
+
+// The end of a client's input is no turn, and is passed on.
+func TestTurnThatIsNone(t *testing.T) {
+	h := newHarness(t, setup{edit: oneTurn})
+	a, pa := h.dial()
+	b, pb := h.dial()
+	a.CloseWrite()
+	if r := h.wait(readAll(pa)); r.err != nil || len(r.bytes) > 0 {
+		t.Fatalf("the peer saw %v", r.err)
+	}
+	b.Write([]byte("two"))
+	h.hears(pb, "two")
+}
+
+// A turn that is not answered does not keep its slot.
+func TestTurnWithoutAnswer(t *testing.T) {
+	h := newHarness(t, setup{edit: func(l *conf.Listener, u *conf.Upstream) {
+		oneTurn(l, u)
+		u.Queue.Timeout = time.Minute
+	}})
+	a, pa := h.dial()
+	b, pb := h.dial()
+	a.Write([]byte("one"))
+	h.hears(pa, "one")
+	b.Write([]byte("two"))
+	h.silent(pb)
+	h.clock.Advance(turnPatience)
+	h.hears(pb, "two")
+	if n := h.group.Stats(0).Unanswered.Load(); n != 1 {
+		t.Errorf("%d turns unanswered", n)
+	}
+}
+
+// A session that another process takes over leaves its slot and its place in line.
+func TestTurnOfPackedSession(t *testing.T) {
+	h := newHarness(t, setup{edit: oneTurn})
+	a, pa := h.dial()
+	b, pb := h.dial()
+	a.Write([]byte("one"))
+	h.hears(pa, "one")
+	b.Write([]byte("two"))
+	h.silent(pb)
+	parcels := h.w.Pack(2)
+	if r := h.group.Limiter().Read(); r.InFlight != 0 || r.Waiting != 0 || len(parcels) != 2 {
+		t.Fatalf("%+v with %d packed", r, len(parcels))
+	}
+	for _, p := range parcels {
+		h.w.Keep(p)
+	}
+	pa.Write([]byte("ONE"))
+	h.hears(a, "ONE")
+	h.hears(pb, "two")
+}
+
+func TestRelayWithLimitsAllocatesNothing(t *testing.T) {
+	h := newHarness(t, setup{edit: func(l *conf.Listener, u *conf.Upstream) {
+		oneTurn(l, u)
+		l.Limits.UploadRate, l.Limits.DownloadRate = 1<<30, 1<<30
+	}})
+	a, pa := h.dial()
+	af, pf := rawFD(t, a), rawFD(t, pa)
+	var b [64]byte
+	pass := func(from, to int) {
+		unix.Write(from, b[:])
+		for {
+			h.w.Loop.Turn(0)
+			if n, err := unix.Read(to, b[:]); err == nil && n == len(b) {
+				return
+			}
+		}
+	}
+	trip := func() {
+		pass(af, pf)
+		pass(pf, af)
+		h.clock.Advance(time.Millisecond)
+	}
+	for range 20 {
+		trip()
+	}
+	if n := testing.AllocsPerRun(200, trip); n > 0 {
+		t.Errorf("%v allocations for a round trip", n)
+	}
+}
