@@ -30,12 +30,16 @@ const (
 
 func newDemoCmd() *cobra.Command {
 	var length time.Duration
+	var overloaded bool
 	cmd := &cobra.Command{
-		Use:   "demo [--for DURATION]",
+		Use:   "demo [--overload] [--for DURATION]",
 		Short: "show the balancer at work, with servers and traffic of its own",
 		Long: `demo starts three small servers, a balancer in front of them and clients, all
 inside this process and on the loopback interface, and shows what happens, over
 TCP and over UDP (DNS). Now and then one server goes away and comes back.
+
+With --overload it shows what an adaptive limit does while the load triples: two
+servers of one kind, one of them behind a limit, in lines of what is seen.
 
 On a terminal it shows a page until Ctrl-C. Elsewhere it prints plain lines and
 ends after 10s.`,
@@ -46,6 +50,16 @@ ends after 10s.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 			defer stop()
+			if overloaded {
+				if length == 0 {
+					length = overloadPlain
+				}
+				o := &overload{out: cmd.OutOrStdout()}
+				if err := o.run(ctx, length); err != nil {
+					return failed(err)
+				}
+				return nil
+			}
 			d := &demo{out: cmd.OutOrStdout(), size: terminalSize(cmd.OutOrStdout())}
 			if length == 0 && d.size == nil {
 				length = demoPlain
@@ -62,6 +76,7 @@ ends after 10s.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&overloaded, "overload", false, "show an adaptive limit under three times the load")
 	cmd.Flags().DurationVar(&length, "for", 0, "how long it runs, such as 30s")
 	return cmd
 }

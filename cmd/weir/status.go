@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -59,10 +60,56 @@ func writeStatus(w io.Writer, s *admin.Status) {
 	listeners.write(w, "  ")
 	fmt.Fprintln(w)
 	upstreams := table{headings: []string{"UPSTREAM", "METHOD", ">PEERS", ">USABLE", ">NOW"}}
+	loads := table{headings: []string{"UPSTREAM", "LIMIT", "IN FLIGHT", "LATENCY", "QUEUE", "CIRCUIT"}}
 	for _, u := range s.Upstreams {
 		upstreams.add(u.Name, u.Method, number(u.Peers), number(u.Usable), number(u.Conns))
+		if u.Load.Queue != nil || u.Load.Circuit != nil || u.Load.Limit != nil {
+			loads.add(append([]string{u.Name}, loadCells(&u.Load)...)...)
+		}
 	}
 	upstreams.write(w, "  ")
+	if len(loads.lines) > 0 {
+		fmt.Fprintln(w)
+		loads.write(w, "  ")
+	}
+}
+
+// loadCells tells what bounds an upstream: its limit, what is in flight, the
+// latency that the limit follows, its queue and its circuit breaker.
+func loadCells(l *admin.Load) []string {
+	limit, inFlight, latency, queue, circuit := "", fmt.Sprintf("%s sessions", number(l.Sessions)), "", "", ""
+	if a := l.Limit; a != nil {
+		limit = fmt.Sprintf("%s (%s)", number(a.Limit), a.Algorithm)
+		if !a.Enforced {
+			limit += " not enforced: no turns are seen"
+		}
+		inFlight = fmt.Sprintf("%s %ss", number(a.InFlight), a.ApplyTo)
+		if a.Waiting > 0 {
+			inFlight += fmt.Sprintf(", %s wait", number(a.Waiting))
+		}
+		latency = seconds(a.LatencySeconds)
+	}
+	if q := l.Queue; q != nil {
+		queue = fmt.Sprintf("%s of %s", number(q.Waiting), number(q.Max))
+	}
+	if c := l.Circuit; c != nil {
+		circuit = strings.ReplaceAll(c.State, "_", " ")
+		if c.ForSeconds > 0 {
+			circuit += " for " + seconds(c.ForSeconds)
+		}
+		if c.Opened > 0 {
+			circuit += fmt.Sprintf(" (opened %s times)", number(c.Opened))
+		}
+	}
+	return []string{limit, inFlight, latency, queue, circuit}
+}
+
+// seconds writes a time as people read it.
+func seconds(s float64) string {
+	if s == 0 {
+		return ""
+	}
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }
 
 // endings lists close reasons, the most frequent first.

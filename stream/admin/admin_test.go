@@ -206,7 +206,7 @@ func TestStatus(t *testing.T) {
 	if l := s.Listeners; len(l) != 1 || l[0].Name != "l" || l[0].Protocol != "tcp" || l[0].Sessions != 1 || l[0].Total != 2 || l[0].Addresses[0] != w.addr || l[0].Upstream != "u" {
 		t.Errorf("the listeners are %+v", l)
 	}
-	if u := s.Upstreams; len(u) != 1 || u[0] != (admin.UpstreamSums{Name: "u", Method: "round_robin", Peers: 2, Usable: 2, Conns: 1}) {
+	if u := s.Upstreams; len(u) != 1 || u[0] != (admin.UpstreamSums{Name: "u", Method: "round_robin", Peers: 2, Usable: 2, Conns: 1, Load: admin.Load{Sessions: 1}}) {
 		t.Errorf("the upstreams are %+v", u)
 	}
 }

@@ -79,6 +79,42 @@ type UpstreamSums struct {
 	Peers  int    `json:"peers"`
 	Usable int    `json:"usable"` // peers that the next session could get
 	Conns  int    `json:"conns"`
+	Load   Load   `json:"load"`
+}
+
+// Load is how much an upstream has to do, and what bounds it.
+type Load struct {
+	Sessions int      `json:"sessions"` // that hold a peer
+	Pending  int      `json:"pending"`  // of these, those not connected yet
+	Retries  int      `json:"retries"`  // of these, those at a later attempt than their first
+	Queue    *Queue   `json:"queue"`    // null = there is none
+	Circuit  *Circuit `json:"circuit"`  // the same
+	Limit    *Limit   `json:"limit"`    // the same
+}
+
+// Queue is where sessions wait for a peer.
+type Queue struct {
+	Waiting int `json:"waiting"`
+	Max     int `json:"max"`
+}
+
+// Circuit is a circuit breaker.
+type Circuit struct {
+	State      string  `json:"state"`        // closed, open, half_open
+	ForSeconds float64 `json:"for_seconds"`  // how long an open one stays so
+	Opened     uint64  `json:"opened_total"` // how often it has
+}
+
+// Limit is an adaptive limit.
+type Limit struct {
+	Algorithm      string  `json:"algorithm"`
+	ApplyTo        string  `json:"apply_to"` // session, turn
+	Limit          int     `json:"limit"`
+	InFlight       int     `json:"in_flight"`       // sessions, or turns
+	Waiting        int     `json:"waiting"`         // turns
+	LatencySeconds float64 `json:"latency_seconds"` // of the last window: aimd's percentile, or the mean
+	Windows        uint64  `json:"windows_total"`
+	Enforced       bool    `json:"enforced"` // false = it has turned itself off
 }
 
 // Recording says whether decisions are remembered with their sessions.
@@ -98,6 +134,7 @@ type Upstream struct {
 	Method    string   `json:"method"`
 	Listeners []string `json:"listeners"`
 	Group     Group    `json:"group"`
+	Load      Load     `json:"load"`
 	Peers     []Peer   `json:"peers"`
 }
 

@@ -55,7 +55,7 @@ func listening(l *stream.Listening, r *stream.Reading) Listening {
 }
 
 func sums(u *stream.UpstreamState) UpstreamSums {
-	out := UpstreamSums{Name: u.Name, Method: u.Method, Peers: len(u.Peers)}
+	out := UpstreamSums{Name: u.Name, Method: u.Method, Peers: len(u.Peers), Load: load(&u.Load)}
 	for i := range u.Peers {
 		out.Conns += u.Peers[i].Balance.Conns
 		if u.Peers[i].Eligible {
@@ -128,6 +128,20 @@ func check(c *health.CheckState) Check {
 
 func group(s *upstream.GroupState) Group {
 	return Group{s.ExactlyOne, s.Incumbent, s.Epoch, s.Conflict, s.Panic}
+}
+
+func load(l *upstream.Load) Load {
+	out := Load{Sessions: l.Sessions, Pending: l.Pending, Retries: l.Retries}
+	if q := l.Queue; q != nil {
+		out.Queue = &Queue{l.Waiting, q.Max}
+	}
+	if l.Circuit != nil {
+		out.Circuit = &Circuit{l.CircuitState.String(), l.CircuitFor.Seconds(), l.Opened}
+	}
+	if a := l.Limit; a != nil {
+		out.Limit = &Limit{string(a.Algorithm), a.ApplyTo.String(), a.Limit, a.InFlight, a.Waiting, a.Latency.Seconds(), a.Windows, a.Enforced}
+	}
+	return out
 }
 
 func source(s *discovery.Source) Source {

@@ -191,7 +191,7 @@ func (s *Server) upstreams(http.ResponseWriter, *http.Request) (any, error) {
 	out := &Upstreams{Upstreams: []Upstream{}}
 	for i := range states {
 		u := &states[i]
-		out.Upstreams = append(out.Upstreams, Upstream{u.Name, u.Method, orEmpty(u.Listeners), group(&u.State), peersOf(u)})
+		out.Upstreams = append(out.Upstreams, Upstream{u.Name, u.Method, orEmpty(u.Listeners), group(&u.State), load(&u.Load), peersOf(u)})
 	}
 	return out, err
 }

@@ -79,6 +79,12 @@ func (s sink) listener(l *stream.ListenerReading) {
 	for reason, n := range t.Closed {
 		s.put(listenerClosed, float64(n), l.Name, protocol, stats.CloseReason(reason).String())
 	}
+	if l.Protocol == conf.TCP {
+		s.put(listenerDelayed, float64(t.Delayed), l.Name)
+		for d, n := range t.Slowed {
+			s.put(listenerSlowed, float64(n), l.Name, stats.Direction(d).String())
+		}
+	}
 	for _, p := range paths[l.Protocol] {
 		for d, n := range t.Bytes[p] {
 			s.put(listenerBytes, float64(n), l.Name, protocol, stats.Direction(d).String(), p.String())
@@ -119,6 +125,8 @@ func (s sink) upstream(u *stream.UpstreamReading) {
 		s.put(groupClashes, float64(u.State.Conflicts), u.Name)
 		s.put(groupEpoch, float64(u.State.Epoch), u.Name)
 	}
+	s.load(&u.Load, u.Name)
+	s.counts(&u.Counts, &u.Load, u.Name)
 	seen := map[[2]string]int{}
 	for i := range u.Peers {
 		p := &u.Peers[i]
@@ -129,6 +137,49 @@ func (s sink) upstream(u *stream.UpstreamReading) {
 		}
 		s.peer(p, u.Name, name)
 		s.checks(p, u.Checks[i], u.Name, name)
+	}
+}
+
+// load tells how much an upstream has to do, and what bounds it.
+func (s sink) load(l *upstream.Load, group string) {
+	s.put(loadSessions, float64(l.Sessions), group)
+	s.put(loadPending, float64(l.Pending), group)
+	if l.Queue != nil {
+		s.put(queueSessions, float64(l.Waiting), group)
+		s.put(queueMax, float64(l.Queue.Max), group)
+	}
+	if c := l.Circuit; c != nil {
+		for _, state := range [...]upstream.CircuitState{upstream.CircuitClosed, upstream.CircuitOpen, upstream.CircuitHalfOpen} {
+			s.put(circuitState, bit(l.CircuitState == state), group, state.String())
+		}
+		s.put(circuitOpened, float64(l.Opened), group)
+		if c.MaxRetries > 0 {
+			s.put(loadRetrying, float64(l.Retries), group)
+		}
+	}
+	if a := l.Limit; a != nil {
+		s.put(limitNow, float64(a.Limit), group)
+		s.put(limitInFlight, float64(a.InFlight), group)
+		s.put(limitWaiting, float64(a.Waiting), group)
+		s.put(limitLatency, a.Latency.Seconds(), group)
+		s.put(limitWindows, float64(a.Windows), group)
+		s.put(limitEnforced, bit(a.Enforced), group)
+	}
+}
+
+// counts tells what was counted of an upstream.
+func (s sink) counts(c *stream.UpstreamCounts, l *upstream.Load, group string) {
+	s.put(retries, float64(c.Retries), group)
+	s.put(deniedRetries, float64(c.RetriesDenied), group)
+	s.put(hedges, float64(c.HedgesWon), group, "won")
+	s.put(hedges, float64(c.HedgesLost), group, "lost")
+	s.put(hedges, float64(c.HedgesDenied), group, "denied")
+	if l.Queue != nil {
+		s.durations(queueWait, &c.QueueWait, group)
+	}
+	if l.Limit != nil && l.Limit.ApplyTo == conf.LimitTurns {
+		s.durations(turnWait, &c.TurnWait, group)
+		s.put(turnsUnanswered, float64(c.Unanswered), group)
 	}
 }
 

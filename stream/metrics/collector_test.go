@@ -189,6 +189,11 @@ func everything(t testing.TB) *conf.Config {
 	if err := os.WriteFile(u.ServerFile, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	add(cfg, "bounded", conf.TCP, echoTCP(t))
+	b := &cfg.Upstreams[len(cfg.Upstreams)-1]
+	queue, breaker, limit := conf.DefaultQueue(), conf.DefaultCircuitBreaker(), conf.DefaultAdaptiveLimit(conf.AIMD)
+	breaker.MaxRetries, limit.Target = 10, time.Second
+	b.Queue, b.Breaker, b.Limit = &queue, &breaker, &limit
 	return cfg
 }
 

@@ -50,6 +50,8 @@ var (
 	listenerAccepted = newFamily(counter, "weir_listener_accepted_sessions_total", "Sessions begun.", "listener", "protocol")
 	listenerClosed   = newFamily(counter, "weir_listener_closed_sessions_total", "Sessions ended, by the access log's close_reason.", "listener", "protocol", "reason")
 	listenerBytes    = newFamily(counter, "weir_listener_relayed_bytes_total", "Payload moved: direction is to_peer or to_client; path is copy, splice or datagram.", "listener", "protocol", "direction", "path")
+	listenerDelayed  = newFamily(counter, "weir_listener_delayed_accepts_total", "Times that accept_rate made connections wait in the accept queue.", "listener")
+	listenerSlowed   = newFamily(counter, "weir_listener_slowed_total", "Times that upload_rate (direction to_peer) or download_rate (to_client) made a session wait.", "listener", "direction")
 
 	acceptQueue    = newFamily(gauge, "weir_listener_accept_queue_connections", "Connections that wait to be accepted. Unix sockets are left out.", "listener", "worker")
 	acceptQueueMax = newFamily(gauge, "weir_listener_accept_queue_max_connections", "Connections that can wait to be accepted; the kernel drops more.", "listener", "worker")
@@ -95,6 +97,29 @@ var (
 	groupConflict = newFamily(gauge, "weir_upstream_conflict", "Whether several peers claim what only one may have (exactly_one): 1 or 0.", "upstream")
 	groupClashes  = newFamily(counter, "weir_upstream_conflicts_total", "Times that a conflict began.", "upstream")
 	groupEpoch    = newFamily(gauge, "weir_upstream_epoch", "How many peers have had what only one may have, one after the other (exactly_one).", "upstream")
+
+	loadSessions  = newFamily(gauge, "weir_upstream_sessions", "Sessions that hold a peer, of all listeners.", "upstream")
+	loadPending   = newFamily(gauge, "weir_upstream_pending_sessions", "Attempts to connect that are under way.", "upstream")
+	loadRetrying  = newFamily(gauge, "weir_upstream_retrying_sessions", "Sessions at a later attempt than their first, held against circuit_breaker.max_retries. Absent without a limit.", "upstream")
+	retries       = newFamily(counter, "weir_upstream_retries_total", "Attempts after a failed one.", "upstream")
+	deniedRetries = newFamily(counter, "weir_upstream_denied_retries_total", "Attempts after a failed one that circuit_breaker.max_retries did not allow.", "upstream")
+	hedges        = newFamily(counter, "weir_upstream_hedges_total", "Second attempts beside one that takes long, by result: won (it connected first), lost, or denied (hedge.max did not allow it, or there was no other peer).", "upstream", "result")
+
+	queueSessions = newFamily(gauge, "weir_upstream_queue_sessions", "Sessions that wait for a peer. Absent without a queue.", "upstream")
+	queueMax      = newFamily(gauge, "weir_upstream_queue_max_sessions", "Sessions that may wait for a peer. Absent without a queue.", "upstream")
+	queueWait     = newFamily(histogram, "weir_upstream_queue_wait_seconds", "Time that sessions waited in the queue, however that ended.", "upstream")
+
+	circuitState  = newFamily(gauge, "weir_upstream_circuit_state", "The circuit breaker: 1 for the state it is in (closed, open or half_open), 0 for the others. Absent without one.", "upstream", "state")
+	circuitOpened = newFamily(counter, "weir_upstream_circuit_opened_total", "Times that the circuit breaker has opened. Absent without one.", "upstream")
+
+	limitNow        = newFamily(gauge, "weir_upstream_limit", "The adaptive limit. Absent without one, as are the others about it.", "upstream")
+	limitInFlight   = newFamily(gauge, "weir_upstream_limit_in_flight", "Sessions, or turns, that count against the adaptive limit.", "upstream")
+	limitWaiting    = newFamily(gauge, "weir_upstream_limit_waiting_turns", "Turns that the adaptive limit makes wait. Sessions that it makes wait are in the queue.", "upstream")
+	limitLatency    = newFamily(gauge, "weir_upstream_limit_latency_seconds", "Latency that the adaptive limit has decided by last: aimd's percentile, or the mean.", "upstream")
+	limitWindows    = newFamily(counter, "weir_upstream_limit_windows_total", "Decisions of the adaptive limit.", "upstream")
+	limitEnforced   = newFamily(gauge, "weir_upstream_limit_enforced", "Whether the adaptive limit is enforced: 1, or 0 as it sees no turns.", "upstream")
+	turnWait        = newFamily(histogram, "weir_upstream_turn_wait_seconds", "Time that turns waited for the adaptive limit, those that did wait.", "upstream")
+	turnsUnanswered = newFamily(counter, "weir_upstream_unanswered_turns_total", "Turns given up for want of an answer.", "upstream")
 
 	peerPicks    = newFamily(counter, "weir_peer_picks_total", "Picks of the peer, each the beginning of an attempt.", peerLabels...)
 	peerFailures = newFamily(counter, "weir_peer_failures_total", "Failed attempts, whether they count against the peer or not.", peerLabels...)
