@@ -5,11 +5,12 @@
 // of [Upstream] and [Listener]. An upstream has its servers, the [HealthCheck]s
 // that judge them, and what becomes of sessions by the verdicts ([OnState],
 // [OutlierDetection]), and what bounds the load on them ([Queue],
-// [CircuitBreaker], [AdaptiveLimit]). A listener's [Profile] sets defaults for a protocol. A Config that came out of conf/hclfile has passed every
-// check: names are unique, every listener's upstream exists, and all numbers
-// are in range. A Config that was built by hand should start from [Default],
-// [NewUpstream], [NewServer], [NewHealthCheck] and [NewListener], which fill in
-// the documented defaults.
+// [CircuitBreaker], [AdaptiveLimit]). A listener has [Limits] of its clients, and
+// its [Profile] sets defaults for a protocol. A Config that came out of
+// conf/hclfile has passed every check: names are unique, every listener's
+// upstream exists, and all numbers are in range. A Config that was built by hand
+// should start from [Default], [NewUpstream], [NewServer], [NewHealthCheck] and
+// [NewListener], which fill in the documented defaults.
 //
 // Units and ranges: every timeout is a time.Duration of whole milliseconds,
 // at least 1 ms and at most [MaxDuration], or [Off]. Server.FailTimeout is

@@ -14,8 +14,9 @@
 // once, however often a dynamic block repeats it (words.go). Values: what is
 // left is evaluated and decoded block by block (decoder.go; worker.go, log.go,
 // admin.go, discovery.go, upstream.go, server.go, health.go, onstate.go,
-// overload.go, listener.go, limits.go and udp.go), then the blocks are held against each other
-// (check.go) and, if all is well, against the habits of operators (lint.go).
+// overload.go, listener.go, limits.go and udp.go), then the blocks are held
+// against each other (check.go) and, if all is well, against the habits of
+// operators (lint.go).
 // A new block is one more file with its table and its decode function, and one
 // more entry in the table of the block it stands in.
 //
@@ -52,9 +53,9 @@
 // A listener is one for TCP or one for UDP, and each refuses what only the
 // other has: timeouts of connections, next_upstream, hedge, limits, priority and
 // unix sockets there, the udp block here (udp.go). So do their upstreams: a queue,
-// a breaker or a limit is for connections. The two have ports of their own, so that one address
-// may have a listener of each, and an upstream may be used by both; lint_udp.go
-// says what UDP makes of an upstream and of the machine's limits.
+// a breaker or a limit is for connections. The two have ports of their own, so
+// that one address may have a listener of each, and an upstream may be used by
+// both; lint_udp.go says what UDP makes of an upstream and of the machine's limits.
 //
 // Units and ranges are those of package conf. A source file has at most
 // [MaxFileBytes], a value that `locals` or file() brings in at most

@@ -134,7 +134,7 @@ func TestEffectiveWritesEveryField(t *testing.T) {
 			t.Errorf("%s is not written, or no golden file has it", field)
 		}
 	}
-	if len(written) < 90 {
+	if len(written) < 140 {
 		t.Errorf("only %d fields were found", len(written))
 	}
 }

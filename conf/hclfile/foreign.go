@@ -22,6 +22,9 @@ func foreignHint(word, value string) (string, bool) {
 		value = number
 	}
 	value, _, _ = strings.Cut(value, " ")
+	if _, plain := parseNumber(value); plain && strings.HasPrefix(normalized(word), "timeout_") {
+		value += "ms" // HAProxy's unit for times without one
+	}
 	if normalized(word) == "proxy_responses" && value == "0" {
 		// The one word that both have, with opposite meanings.
 		return `Write udp { responses = "none" } in the listener block: nginx's 0 is no answer at all, and responses = 0 any number.`, true

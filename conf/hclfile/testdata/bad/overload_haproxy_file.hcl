@@ -1,5 +1,6 @@
 backend db
     timeout queue 5s
+    timeout queue 5000
     fullconn 1000
     option redispatch
     retries 3
