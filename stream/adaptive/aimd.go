@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// aimd adds one to the limit while a percentile of the latency keeps within the
-// target, and multiplies it by backoff when it does not: additive increase and
+// aimd adds one to the limit while a percentile of the latency is well below the
+// target, and multiplies it by backoff when it is above: additive increase and
 // multiplicative decrease, after which several who share a server without knowing
 // of each other have equal parts (Chiu and Jain, 1989). The step and the condition
 // of use are those of AIMDLimit of Netflix's concurrency-limits, which looks at
@@ -23,8 +23,13 @@ func (a aimd) decide(limit float64, m measured) float64 {
 	}
 	// The half and one: a limit of 1 grows while nothing is in flight but the one
 	// who has just had its answer.
-	if float64(m.peak*2+1) >= limit {
+	if float64(m.peak*2+1) >= limit && float64(m.quantile) < aimdNear*float64(a.target) {
 		return limit + 1
 	}
 	return limit
 }
+
+// aimdNear is the share of the target from which on the limit stays where it is. A
+// limit that went on growing would overshoot again and again, and so half of the
+// time all turns, the important ones too, would take longer than they should.
+const aimdNear = 0.93

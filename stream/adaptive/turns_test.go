@@ -15,7 +15,7 @@ import (
 
 func TestSlotsGoByPriorityInOrder(t *testing.T) {
 	l := New(fixed(2), nil)
-	if !l.Enter() || !l.Enter() || l.Enter() {
+	if first, second := l.Enter(), l.Enter(); !first || !second || l.Enter() {
 		t.Fatal("the limit is not 2")
 	}
 	var order []int
