@@ -1,79 +1,47 @@
 package integration_test
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// hesitant is a server that is slow to answer SYNs: its accept queue holds one
-// connection, and is emptied now and then. The kernel drops the SYNs that come in
-// between, and clients send them again after a second.
+// hesitant serves connections on an address of which it answers few SYNs: a socket
+// filter drops most of them, and clients send them again after a second, and then
+// after two and four.
 func hesitant(t *testing.T, f func(net.Conn)) string {
 	t.Helper()
-	ln := startServer(t, "tcp", "127.0.0.1:0", f) // for what it accepts in the end
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13}, // TCP's flags
+		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0x12},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: 0x02, Jf: 3},    // a SYN and no ACK
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0xfffff000 + 56}, // SKF_AD_RANDOM
+		{Code: unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K, K: 1 << 30, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 20},
 	}
-	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Listen(fd, 0); err != nil {
-		t.Fatal(err)
-	}
-	sa, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := fmt.Sprintf("127.0.0.1:%d", sa.(*unix.SockaddrInet4).Port)
-	_ = unix.SetNonblock(fd, true)
-	var running sync.WaitGroup
-	stop := make(chan struct{})
-	t.Cleanup(func() { close(stop); running.Wait() })
-	running.Go(func() {
-		tick := time.NewTicker(150 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-			}
-			c, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
-			if err != nil {
-				continue
-			}
-			running.Go(func() { pass(c, ln.addr, stop) })
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		if outer := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
+		}); outer != nil {
+			return outer
 		}
-	})
-	return addr
-}
-
-// pass answers on a connection as the server at addr does: a greeting.
-func pass(fd int, addr string, stop <-chan struct{}) {
-	defer unix.Close(fd)
-	c, err := net.Dial("tcp", addr)
+		return err
+	}}
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		return
+		t.Fatal(err)
 	}
-	defer c.Close()
-	buf := make([]byte, 64)
-	n, _ := c.Read(buf)
-	unix.Write(fd, buf[:n])
-	select { // until the client has read it
-	case <-stop:
-	case <-time.After(100 * time.Millisecond):
-	}
+	return startServerOn(t, ln, f).addr
 }
 
 // One of three servers is slow to answer SYNs. Without a hedge a third of the

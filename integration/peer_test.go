@@ -40,6 +40,11 @@ func startServer(t *testing.T, network, addr string, f func(net.Conn)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startServerOn(t, ln, f)
+}
+
+// startServerOn is startServer for who has a listener.
+func startServerOn(t *testing.T, ln net.Listener, f func(net.Conn)) *server {
 	s := &server{addr: ln.Addr().String()}
 	var mu sync.Mutex
 	open := map[net.Conn]bool{} // guarded by mu; nil = the test has ended
