@@ -104,37 +104,75 @@ func TestVegasStep(t *testing.T) {
 		{5, 100 * ms, 5, 11},  // no logarithm below 1
 		{50, 90 * ms, 50, 50}, // a new fastest one: nothing to compare with
 	} {
-		v := vegas{unloaded: 100 * ms, due: 1}
+		v := vegas{mean: float64(tt.mean), unloaded: float64(100 * ms), due: 1}
 		if got := v.decide(tt.limit, measured{mean: tt.mean, peak: tt.peak}); got != tt.want {
 			t.Errorf("limit %v, mean %v, %d in flight: %v, want %v", tt.limit, tt.mean, tt.peak, got, tt.want)
 		}
-		if v.unloaded != min(100*ms, tt.mean) {
-			t.Errorf("mean %v: without load it takes %v", tt.mean, v.unloaded)
+		if v.unloaded != float64(min(100*ms, tt.mean)) {
+			t.Errorf("mean %v: without load it takes %v", tt.mean, time.Duration(v.unloaded))
 		}
 	}
 }
 
-// Each probe halves the limit for a window and brings it back.
+// A window that is fast by chance counts a fifth.
+func TestVegasSmoothes(t *testing.T) {
+	var v vegas
+	v.due = 1
+	for range 10 {
+		v.decide(20, measured{mean: 100 * ms, peak: 20})
+	}
+	v.decide(20, measured{mean: 50 * ms, peak: 20})
+	if got := time.Duration(v.unloaded); got != 90*ms {
+		t.Errorf("after one window of 50 ms among those of 100 it takes %v without load", got)
+	}
+}
+
+// A probe halves the limit, passes over as many samples as the limit was, counts as
+// many, and brings the limit back.
 func TestVegasProbes(t *testing.T) {
-	lots := 0
-	v := vegas{lot: func() float64 { lots++; return 0 }, unloaded: 50 * ms}
-	const limit = 12
-	loaded := measured{mean: 100 * ms, peak: 2} // not used: the limit stays
-	const every = vegasProbe * limit / 2
-	for round := range 2 {
-		for i := range every - 1 {
-			if got := v.decide(limit, loaded); got != limit {
-				t.Fatalf("round %d, window %d: the limit is %v", round, i, got)
+	for _, tt := range []struct {
+		name                  string
+		limit                 float64
+		settle, count         int // windows of 100 samples
+		known, loaded, probed time.Duration
+		want                  time.Duration // latency without load
+	}{
+		{"alone at the server", 12, 1, 1, 100 * ms, 150 * ms, 90 * ms, 90 * ms},
+		{"not alone", 12, 1, 1, 100 * ms, 150 * ms, 140 * ms, 100 * ms},
+		{"the server has become slower", 12, 1, 1, 100 * ms, 150 * ms, 149 * ms, 149 * ms},
+		{"much in flight", 400, 4, 4, 100 * ms, 150 * ms, 90 * ms, 90 * ms},
+	} {
+		v := vegas{lot: func() float64 { return 0 }, mean: float64(tt.loaded), unloaded: float64(tt.known)}
+		window := measured{n: 100, mean: tt.loaded, peak: 2} // not used: the limit stays
+		for range 2 {
+			for i := range int(vegasProbe*tt.limit/2) - 1 {
+				if got := v.decide(tt.limit, window); got != tt.limit {
+					t.Fatalf("%s: in window %d the limit is %v", tt.name, i, got)
+				}
+			}
+			half := tt.limit / 2
+			if got := v.decide(tt.limit, window); got != half {
+				t.Fatalf("%s: the probe begins with a limit of %v", tt.name, got)
+			}
+			for i := range tt.settle {
+				if got := v.decide(half, window); got != half {
+					t.Fatalf("%s: in window %d of the probe the limit is %v", tt.name, i, got)
+				}
+			}
+			window.mean = tt.probed
+			for i := range tt.count {
+				want := half
+				if i == tt.count-1 {
+					want = tt.limit
+				}
+				if got := v.decide(half, window); got != want {
+					t.Fatalf("%s: in window %d of those that count the limit is %v, want %v", tt.name, i, got, want)
+				}
+			}
+			window.mean = tt.loaded
+			if !same(v.unloaded/float64(tt.want), 1) {
+				t.Errorf("%s: without load it takes %v, want %v", tt.name, time.Duration(v.unloaded), tt.want)
 			}
 		}
-		if got := v.decide(limit, loaded); got != limit/2 {
-			t.Fatalf("round %d: the probe begins with a limit of %v", round, got)
-		}
-		if got := v.decide(limit/2, measured{mean: 80 * ms, peak: 2}); got != limit || v.unloaded != 80*ms {
-			t.Fatalf("round %d: after the probe the limit is %v, the latency without load %v", round, got, v.unloaded)
-		}
-	}
-	if lots != 2 {
-		t.Errorf("%d lots were drawn for 2 probes", lots)
 	}
 }

@@ -22,6 +22,7 @@ type algorithm interface {
 
 // measured is a window of samples.
 type measured struct {
+	n        int           // samples
 	quantile time.Duration // at the configured percentile
 	mean     time.Duration
 	peak     int // the most that any sample has seen in flight
@@ -155,13 +156,13 @@ func (l *Limiter) sample(took time.Duration, inflight int) {
 }
 
 // decide takes the window and sets the limit. It reports whether that has grown.
-// Preconditions: the caller has set deciding.
+// Preconditions: the caller has set deciding, and the window is complete.
 func (l *Limiter) decide() (grown bool) {
+	// The peak first: samples that come in between may count in a peak too many, and
+	// never in none.
+	peak := int(l.peak.Swap(0))
 	quantile, mean, n := l.window.Take(l.conf.Percentile)
-	if n == 0 {
-		return false
-	}
-	m := measured{quantile, mean, int(l.peak.Swap(0))}
+	m := measured{n, quantile, mean, peak}
 	l.windows.Add(1)
 	if l.conf.Algorithm == conf.AIMD {
 		l.latency.Store(int64(quantile))

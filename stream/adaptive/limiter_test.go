@@ -63,14 +63,14 @@ func TestBounds(t *testing.T) {
 		c := settings(algorithm)
 		c.Min, c.Max = 15, 25
 		l := New(c, nil)
-		for range 100 * c.Window {
-			l.Observe(50*ms, 1000)
+		for range 50 * c.Window {
+			l.Observe(50*ms, 50)
 		}
 		if got := l.Limit(); got != 25 {
 			t.Errorf("%s: the limit grows to %d", algorithm, got)
 		}
-		for range 1000 * c.Window {
-			l.Observe(5000*ms, 1000)
+		for range 50 * c.Window {
+			l.Observe(5000*ms, 50)
 		}
 		if got := l.Limit(); got != 15 {
 			t.Errorf("%s: the limit shrinks to %d", algorithm, got)

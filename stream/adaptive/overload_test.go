@@ -88,7 +88,7 @@ func TestAIMDHoldsTheTarget(t *testing.T) {
 				load(c, 1/float64(limiters))
 				all = append(all, c)
 			}
-			const from, to = 60 * time.Second, 180 * time.Second
+			const from, to = 60 * time.Second, 120 * time.Second
 			t.Logf("%s load, %d limiters\n%s", name, limiters, series(to, 6*time.Second, all...))
 			var turns []turn
 			for i, c := range all {
@@ -105,6 +105,26 @@ func TestAIMDHoldsTheTarget(t *testing.T) {
 				t.Errorf("%s load, %d limiters: %.0f turns/s of %.0f", name, limiters, got, best)
 			}
 		}
+	}
+}
+
+// With more in flight than a window has samples, a step down is one step all the
+// same.
+func TestAIMDWithMuchInFlight(t *testing.T) {
+	s := newServer(9)
+	s.parallel = 10 * parallel
+	c := settings(conf.AIMD)
+	c.Initial = 500
+	all := &clients{server: s, work: s.even, limiter: s.limiter(c)}
+	all.closed(3 * 2 * 10 * parallel)
+	const from, to = 30 * time.Second, 90 * time.Second
+	t.Log("\n" + series(to, 6*time.Second, all))
+	turns := all.between(from, to)
+	if p95 := percentile(turns, 0.95, served); p95 < target*9/10 || p95 > target*11/10 {
+		t.Errorf("p95 %v, want %v within 10 %%", p95, target)
+	}
+	if got := rate(turns, to-from); got < 0.9*10*best {
+		t.Errorf("%.0f turns/s of %.0f", got, 10*best)
 	}
 }
 
@@ -134,14 +154,18 @@ func TestGradientAndVegasBoundTheLatency(t *testing.T) {
 			for _, limiters := range []int{1, 3} {
 				s := newServer(4)
 				c := settings(algorithm)
-				c.Initial = 20 / limiters
+				c.Initial = 20 / limiters // together they must see the server without overload first
 				var all []*clients
 				for range limiters {
 					c := &clients{server: s, work: s.even, limiter: s.limiter(c)}
 					load(c, 1/float64(limiters))
 					all = append(all, c)
 				}
-				const from, to = 60 * time.Second, 300 * time.Second
+				const from = 60 * time.Second
+				to := 120 * time.Second
+				if name == "closed" {
+					to = 300 * time.Second // so long that vegas probes
+				}
 				t.Logf("%s, %s load, %d limiters\n%s", algorithm, name, limiters, series(to, 15*time.Second, all...))
 				var turns []turn
 				for _, c := range all {
@@ -168,13 +192,13 @@ func TestTheServerItselfBecomesSlower(t *testing.T) {
 		all := &clients{server: s, work: s.even, limiter: s.limiter(c)}
 		all.closed(3 * 2 * parallel)
 		s.after(60*time.Second, func() { s.set(1.0 / 3) })
-		s.after(1500*time.Second, func() { s.set(1) })
-		t.Logf("%s\n%s", algorithm, series(1800*time.Second, 60*time.Second, all))
-		const span = 240 * time.Second
-		if got := rate(all.between(1500*time.Second-span, 1500*time.Second), span); got < 0.8*best/3 {
+		s.after(600*time.Second, func() { s.set(1) })
+		t.Logf("%s\n%s", algorithm, series(900*time.Second, 30*time.Second, all))
+		const span = 200 * time.Second
+		if got := rate(all.between(600*time.Second-span, 600*time.Second), span); got < 0.8*best/3 {
 			t.Errorf("%s: %.0f turns/s of %.0f while slow", algorithm, got, best/3)
 		}
-		if got := rate(all.between(1800*time.Second-span, 1800*time.Second), span); got < 0.8*best {
+		if got := rate(all.between(900*time.Second-span, 900*time.Second), span); got < 0.8*best {
 			t.Errorf("%s: %.0f turns/s of %.0f when fast again", algorithm, got, best)
 		}
 	}
@@ -207,11 +231,11 @@ func TestALongCalmDoesNotLetTheLimitFly(t *testing.T) {
 		s := newServer(7)
 		c := &clients{server: s, work: s.even, limiter: s.limiter(settings(algorithm))}
 		c.open(50) // 5 in flight
-		s.run(2 * time.Hour)
+		s.run(30 * time.Minute)
 		r := c.limiter.Read()
 		t.Logf("%s: limit %d after %d windows", algorithm, r.Limit, r.Windows)
-		if r.Windows < 3000 {
-			t.Fatalf("%s: %d windows in two hours", algorithm, r.Windows)
+		if r.Windows < 800 {
+			t.Fatalf("%s: %d windows in half an hour", algorithm, r.Windows)
 		}
 		if r.Limit > 60 {
 			t.Errorf("%s: the limit is %d", algorithm, r.Limit)
@@ -228,13 +252,16 @@ func TestPrioritiesUnderOverload(t *testing.T) {
 		low := &clients{server: s, work: s.even, limiter: l, priority: 5, patience: 2 * time.Second}
 		high.open(best / 4)
 		low.open(3 * best)
-		const from, to = 60 * time.Second, 180 * time.Second
+		const from, to = 60 * time.Second, 120 * time.Second
 		t.Logf("%s\n%s", algorithm, series(to, 12*time.Second, high, low))
 		h, w := high.between(from, to), low.between(from, to)
 		p95h, p95w := percentile(h, 0.95, total), percentile(w, 0.95, total)
 		t.Logf("%s: p95 of the high priority %v, %d refused; of the low one %v, %d refused", algorithm, p95h, high.refused, p95w, low.refused)
-		if p95h > target || high.refused > 0 {
-			t.Errorf("%s: the high priority's p95 is %v, %d refused", algorithm, p95h, high.refused)
+		// aimd holds the server's p95 just under the target; the few milliseconds until
+		// the next slot is free come on top of that.
+		const slot = 5 * time.Millisecond
+		if p := percentile(h, 0.95, served); p > target || p95h > target+slot || high.refused > 0 {
+			t.Errorf("%s: the high priority's p95 is %v, %v with its wait, %d refused", algorithm, p, p95h, high.refused)
 		}
 		if p95w < time.Second || low.refused == 0 {
 			t.Errorf("%s: the low priority's p95 is %v, %d refused: it does not wait", algorithm, p95w, low.refused)

@@ -184,7 +184,7 @@ func TestRecentFromManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if d, ok := r.Quantile(0.9); !ok || d < 8*time.Millisecond || d > 10*time.Millisecond {
+	if d, ok := r.Quantile(0.9); !ok || d < 8800*time.Microsecond || d > 10200*time.Microsecond {
 		t.Errorf("the 0.9 of 1..10 ms is %v, %v", d, ok)
 	}
 }
