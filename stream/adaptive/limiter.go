@@ -208,7 +208,7 @@ func (l *Limiter) judge(answered bool) {
 // Reading is a limiter at one moment.
 type Reading struct {
 	Limit    int           // as decided; not what Limit returns while it is not enforced
-	InFlight int           // turns under way
+	InFlight int           // turns under way; sessions are counted by the upstream
 	Waiting  int           // turns that wait for a slot
 	Latency  time.Duration // of the last window: the percentile of aimd, the mean of the others; 0 = no window yet
 	Windows  uint64        // since New

@@ -171,6 +171,69 @@ func crowd(t *testing.T, l *Limiter, answer func(*rand.Rand)) int {
 	return int(most.Load())
 }
 
+// The race that loses wake-ups: the last slot comes back while somebody gets in line,
+// and nobody else comes who could put it right. Both sides poll, so that they do
+// meet.
+func TestLastSlotComesBackWhileSomebodyGetsInLine(t *testing.T) {
+	const rounds = 30_000
+	l := New(fixed(1), nil)
+	var begun, left, woken atomic.Int64 // rounds
+	p := &queue.Place{Wake: func() { woken.Store(begun.Load()) }}
+	go func() {
+		rng := rand.New(rand.NewPCG(11, 11))
+		for round := int64(1); round <= rounds && reaches(&begun, round); round++ {
+			spin(rng.IntN(100))
+			l.Leave()
+			left.Store(round)
+		}
+	}()
+	rng := rand.New(rand.NewPCG(10, 10))
+	waited := 0
+	for round := int64(1); round <= rounds; round++ {
+		if !l.Enter() {
+			t.Fatalf("round %d: no slot: %+v", round, l.Read())
+		}
+		begun.Store(round)
+		spin(rng.IntN(100))
+		if !l.Enter() && !l.Wait(p, 1) {
+			waited++
+			if !reaches(&woken, round) {
+				t.Fatalf("round %d: waits for ever: %+v", round, l.Read())
+			}
+		}
+		if !reaches(&left, round) {
+			t.Fatalf("round %d: the other one does not leave", round)
+		}
+		l.Leave()
+	}
+	t.Logf("%d of %d had to wait", waited, rounds)
+}
+
+// reaches polls until n is at least want, and returns false if that takes too long.
+func reaches(n *atomic.Int64, want int64) bool {
+	var deadline time.Time
+	for i := 1; n.Load() < want; i++ {
+		if i%1000 > 0 {
+			continue
+		}
+		if deadline.IsZero() {
+			deadline = time.Now().Add(20 * time.Second)
+		} else if time.Now().After(deadline) {
+			return false
+		}
+		runtime.Gosched()
+	}
+	return true
+}
+
+// spin takes a few nanoseconds for each n.
+func spin(n int) {
+	var x atomic.Int32
+	for range n {
+		x.Add(1)
+	}
+}
+
 func TestNoSlotIsLost(t *testing.T) {
 	for _, limit := range []int{1, 2, 7} {
 		most := crowd(t, New(fixed(limit), nil), func(*rand.Rand) {})
