@@ -98,7 +98,7 @@ func loadCells(l *admin.Load) []string {
 			circuit += " for " + seconds(c.ForSeconds)
 		}
 		if c.Opened > 0 {
-			circuit += fmt.Sprintf(" (opened %s times)", number(c.Opened))
+			circuit += fmt.Sprintf(" (opened %s)", count(int(c.Opened), "time"))
 		}
 	}
 	return []string{limit, inFlight, latency, queue, circuit}
