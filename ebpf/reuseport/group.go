@@ -53,7 +53,6 @@ func (s *Steering) NewGroup(p Protocol, maxSockets int) (*Group, error) {
 func (s *Steering) Inherit(p Protocol, fd int) (*Group, error) {
 	m, err := ebpf.NewMapFromFD(fd)
 	if err != nil {
-		_ = unix.Close(fd) // ebpf may have closed it
 		return nil, fmt.Errorf("inherit map of sockets: %w", err)
 	}
 	if m.Type() != ebpf.ReusePortSockArray || m.ValueSize() != 8 {
