@@ -1,9 +1,12 @@
 package stream_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,4 +146,127 @@ func TestReloadLimitsRunningSessions(t *testing.T) {
 	both("with a limit of 1 again", 1)
 	mustReload(t, s, reloadConfig(at, server))
 	both("without one again", 2)
+}
+
+// While clients come and go, reloads bring queues, limits, breakers and byte rates,
+// change them and take them away, and workers come and go. Every client gets what it
+// asked for or a plain end, and nothing is left in the end.
+func TestOverloadThroughReloads(t *testing.T) {
+	var most, now atomic.Int64
+	server := func() conf.Address {
+		return serve(t, func(c net.Conn) {
+			defer c.Close()
+			for b := make([]byte, 4<<10); ; {
+				if _, err := io.ReadFull(c, b); err != nil {
+					return
+				}
+				n := now.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				time.Sleep(time.Millisecond)
+				now.Add(-1)
+				if _, err := c.Write(b); err != nil {
+					return
+				}
+			}
+		})
+	}
+	servers := []conf.Address{server(), server()}
+	at := freePort(t)
+	turn := func(i int) *conf.Config {
+		cfg := reloadConfig(at, servers...)
+		cfg.Worker.Count = 1 + i%4
+		u, l := &cfg.Upstreams[0], &cfg.Listeners[0]
+		queue, limit, breaker := conf.DefaultQueue(), conf.DefaultAdaptiveLimit([]conf.LimitAlgorithm{conf.AIMD, conf.Gradient, conf.Vegas}[i%3]), conf.DefaultCircuitBreaker()
+		queue.Max, queue.Timeout = 1000, 10*time.Second
+		limit.Min, limit.Initial, limit.Max, limit.Target = 1, 1+i%7, 50, 5*time.Millisecond
+		breaker.Failures, breaker.MaxRetries, breaker.MaxSessions = 1000, 10, 1000
+		if i%2 == 0 {
+			u.Queue = &queue
+		}
+		if i%3 != 0 && u.Queue != nil {
+			if u.Limit = &limit; i%5 == 0 {
+				limit.ApplyTo = conf.LimitSessions
+			}
+		}
+		if i%4 == 1 {
+			u.Breaker = &breaker
+		}
+		if u.Queue != nil && i%3 == 0 {
+			u.Servers[i/3%2].MaxConns = 10
+		}
+		l.NextUpstream.BeforeFirstByte = i%5 == 2
+		if i%7 == 3 {
+			l.Limits.UploadRate, l.Limits.DownloadRate = 10<<20, 10<<20
+		}
+		if i%6 == 1 {
+			l.Hedge = &conf.Hedge{After: time.Millisecond, Max: 1}
+		}
+		l.Limits.SessionsPerClient = 1000 * (i % 2)
+		return cfg
+	}
+	s, _ := start(t, tcp.Auto, func(c *conf.Config) { *c = *turn(0) })
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	var trips, ends atomic.Int64
+	for i := range 40 {
+		clients.Go(func() {
+			question, answer := make([]byte, 4<<10), make([]byte, 4<<10)
+			for n := 0; ; n++ {
+				c, err := net.Dial("tcp", at.String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 1 + (i+n)%20 {
+					select {
+					case <-stop:
+						c.Close()
+						return
+					default:
+					}
+					c.SetDeadline(time.Now().Add(20 * time.Second))
+					for k := range question {
+						question[k] = byte(i + n + k)
+					}
+					_, err := c.Write(question)
+					if err == nil {
+						_, err = io.ReadFull(c, answer)
+					}
+					if errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Error("a client hangs")
+					}
+					if err != nil {
+						ends.Add(1)
+						break
+					}
+					if !bytes.Equal(question, answer) {
+						t.Error("a client got another's answer")
+					}
+					trips.Add(1)
+				}
+				c.Close()
+			}
+		})
+	}
+	for i := range 60 {
+		time.Sleep(50 * time.Millisecond) // some load on each configuration
+		mustReload(t, s, turn(i))
+	}
+	before := trips.Load()
+	eventually(t, "clients are still served", func() bool { return trips.Load() > before+100 })
+	close(stop)
+	clients.Wait()
+	t.Logf("%d answers, %d sessions were ended, at most %d questions at once", trips.Load(), ends.Load(), most.Load())
+	if trips.Load() < 1000 {
+		t.Errorf("only %d answers", trips.Load())
+	}
+	eventually(t, "nothing is left", func() bool {
+		states, err := s.UpstreamStates("u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := states[0].Load
+		return s.Sessions() == 0 && l.Sessions == 0 && l.Waiting == 0 && l.Pending == 0 && l.Retries == 0 && (l.Limit == nil || l.Limit.InFlight == 0 && l.Limit.Waiting == 0)
+	})
 }
