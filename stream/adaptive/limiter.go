@@ -53,7 +53,8 @@ type Limiter struct {
 	silent bool        // guarded by mu; notify was told that the limit is not enforced
 }
 
-// New returns a limiter that begins with c.Initial. notify is told when the limit is
+// New returns a limiter that begins with c.Initial. Preconditions: the bounds in c are
+// as conf says. notify is told when the limit is
 // not enforced any more, and when it is again; it may be nil. It is called by the
 // goroutine that finds out, with a mutex held: it must neither block nor call the
 // limiter.
@@ -144,8 +145,9 @@ func (l *Limiter) sample(took time.Duration, inflight int) {
 	grown := false
 	// Samples that come while somebody decides are in the next window. He looks
 	// again afterwards, for those who have completed it and found him deciding.
-	for l.window.Count() >= l.conf.Window && l.deciding.CompareAndSwap(false, true) {
-		if l.window.Count() >= l.conf.Window && l.decide() { // nobody has taken it in between
+	complete := max(l.conf.Window, 1)
+	for l.window.Count() >= complete && l.deciding.CompareAndSwap(false, true) {
+		if l.window.Count() >= complete && l.decide() { // nobody has taken it in between
 			grown = true
 		}
 		l.deciding.Store(false)

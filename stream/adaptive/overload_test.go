@@ -161,12 +161,12 @@ func TestGradientAndVegasBoundTheLatency(t *testing.T) {
 					load(c, 1/float64(limiters))
 					all = append(all, c)
 				}
-				const from = 60 * time.Second
-				to := 120 * time.Second
+				const from = 30 * time.Second
+				to := 60 * time.Second
 				if name == "closed" {
 					to = 300 * time.Second // so long that vegas probes
 				}
-				t.Logf("%s, %s load, %d limiters\n%s", algorithm, name, limiters, series(to, 15*time.Second, all...))
+				t.Logf("%s, %s load, %d limiters\n%s", algorithm, name, limiters, series(to, to/20, all...))
 				var turns []turn
 				for _, c := range all {
 					turns = append(turns, c.between(from, to)...)
@@ -252,8 +252,8 @@ func TestPrioritiesUnderOverload(t *testing.T) {
 		low := &clients{server: s, work: s.even, limiter: l, priority: 5, patience: 2 * time.Second}
 		high.open(best / 4)
 		low.open(3 * best)
-		const from, to = 60 * time.Second, 120 * time.Second
-		t.Logf("%s\n%s", algorithm, series(to, 12*time.Second, high, low))
+		const from, to = 30 * time.Second, 90 * time.Second
+		t.Logf("%s\n%s", algorithm, series(to, 10*time.Second, high, low))
 		h, w := high.between(from, to), low.between(from, to)
 		p95h, p95w := percentile(h, 0.95, total), percentile(w, 0.95, total)
 		t.Logf("%s: p95 of the high priority %v, %d refused; of the low one %v, %d refused", algorithm, p95h, high.refused, p95w, low.refused)

@@ -175,7 +175,7 @@ func crowd(t *testing.T, l *Limiter, answer func(*rand.Rand)) int {
 // and nobody else comes who could put it right. Both sides poll, so that they do
 // meet.
 func TestLastSlotComesBackWhileSomebodyGetsInLine(t *testing.T) {
-	const rounds = 30_000
+	const rounds = 10_000
 	l := New(fixed(1), nil)
 	var begun, left, woken atomic.Int64 // rounds
 	p := &queue.Place{Wake: func() { woken.Store(begun.Load()) }}
