@@ -23,7 +23,7 @@ var allowed = map[string][]string{
 	"conf/hclfile":          {"conf"}, // a config check opens no socket
 	"stream":                {"conf", "stream/...", sysunix},
 	"stream/balance":        {}, // pure: no fds, locks, clock or configuration
-	"stream/upstream":       {"conf", "stream/balance", "stream/handover", "stream/stats", clockPkg},
+	"stream/upstream":       {"conf", "stream/adaptive", "stream/balance", "stream/handover", "stream/latency", "stream/queue", "stream/stats", clockPkg},
 	"stream/simulate":       {"conf", "stream/balance", "stream/upstream", clockPkg},
 	"stream/metrics":        {"conf", "stream", "stream/balance", "stream/discovery", "stream/health", "stream/stats", "stream/upstream", sysPkg, sysunix},
 	"stream/admin":          {"conf", "stream", "stream/...", sysunix},
@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"stream/queue":          {"conf"},
 	"stream/adaptive":       {"conf", "stream/latency", "stream/queue"}, // no clock, sockets, sessions or groups
 	"stream/udp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/decisions", "stream/history", "stream/stats", "stream/accesslog", sysPkg, clockPkg, sysunix},
-	"stream/tcp":            {"conf", "stream/handover", "stream/loop", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", "stream/history", sysPkg, clockPkg, sysunix},
+	"stream/tcp":            {"conf", "stream/adaptive", "stream/handover", "stream/loop", "stream/queue", "stream/refusal", "stream/upstream", "stream/stats", "stream/accesslog", "stream/decisions", "stream/history", sysPkg, clockPkg, sysunix},
 	"stream/handover":       {"conf", sysunix},
 	"stream/health":         {"conf", clockPkg}, // no sessions, methods, groups or workers
 	"stream/accesslog":      {"conf", "stream/stats", sysPkg, clockPkg},
