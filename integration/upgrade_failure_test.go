@@ -387,9 +387,9 @@ func TestUpgradeToAnotherVersion(t *testing.T) {
 	if u.Moved != 0 || u.Left != 1 {
 		t.Errorf("%+v, want 1 left", u)
 	}
-	if len(p.logged("sessions stay here until they end: the new process speaks another version of the handover")) != 1 {
-		t.Error("the log does not say why")
-	}
+	eventually(t, 5*time.Second, "the log says why", func() bool {
+		return len(p.logged("sessions stay here until they end: the new process speaks another version of the handover")) == 1
+	})
 	roundTrip(t, held)
 	held.Close()
 	p.wantGone(old)

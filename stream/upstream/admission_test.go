@@ -235,6 +235,23 @@ func TestQueueUnderLimit(t *testing.T) {
 	}
 }
 
+// An upgrade goes on with the limit that was found.
+func TestUpgradeKeepsLimit(t *testing.T) {
+	limit := conf.DefaultAdaptiveLimit(conf.AIMD)
+	limit.Initial, limit.Max, limit.Window, limit.Target = 5, 50, 10, time.Second
+	edit := func(u *conf.Upstream) { u.Limit = &limit }
+	old, next := newCrowd(t, edit), newCrowd(t, edit)
+	for range 7 * limit.Window {
+		old.Limiter().Observe(time.Millisecond, 50)
+	}
+	for _, p := range old.Export(old.now.Now()) {
+		next.Import(&p, next.now.Now())
+	}
+	if got := next.Limiter().Limit(); got != 12 {
+		t.Errorf("the limit is %d, it was %d", got, old.Limiter().Limit())
+	}
+}
+
 func breaker(failures int, edit ...func(*conf.CircuitBreaker)) func(u *conf.Upstream) {
 	return func(u *conf.Upstream) {
 		b := conf.DefaultCircuitBreaker()
