@@ -19,7 +19,7 @@ func TestAIMD(t *testing.T) {
 		{100, 201 * ms, 100, 90},
 		{15, 201 * ms, 15, 13}, // the floor of 13.5
 		{5, 201 * ms, 5, 4},
-		{2, 201 * ms, 2, 1}, // at least one less
+		{2, 201 * ms, 2, 1},       // at least one less
 		{100, 200 * ms, 100, 100}, // near
 		{100, 187 * ms, 100, 100},
 		{100, 185 * ms, 100, 101},

@@ -48,8 +48,7 @@ func (w *Worker) pack(s *session) *Parcel {
 	s.packed = true
 	if s.extras != nil {
 		w.abandonTurn(s)
-		w.letGo(s)
-		w.endWalk(s)
+		w.bind(s)
 	}
 	w.Loop.Timers.Cancel(s.slot + timerSession)
 	for i := range s.half {

@@ -12,7 +12,8 @@ import (
 
 // held are the client's first bytes.
 type held struct {
-	wanted bool // hold them: the peer has said nothing yet
+	wanted bool // hold them when a peer is connected, until it says something
+	on     bool // that is so now
 	buf    []byte
 	n      int
 }
@@ -20,32 +21,45 @@ type held struct {
 // hold begins to hold, when a peer is connected. What the client has said before
 // is on its way.
 func (w *Worker) hold(s *session) {
-	h, f := &s.extras.held, &s.flow[down]
-	h.buf, h.n = w.large.get(), 0
-	w.holdMore(s, f.rest())
+	s.extras.held.on = true
+	w.holdMore(s, s.flow[down].rest())
 }
 
 // holdMore holds what was read from the client too. If it is too much, the session
-// is bound to its peer.
+// is bound to its peer. While the client has said nothing, nothing is lent.
 func (w *Worker) holdMore(s *session, b []byte) {
 	h := &s.extras.held
-	if h.n+len(b) > len(h.buf) {
-		w.letGo(s)
-		w.endWalk(s)
+	n := h.n + len(b)
+	switch {
+	case n > bufferBytes:
+		w.bind(s)
 		return
+	case n > len(h.buf):
+		larger := w.buffersFor(n).get()
+		copy(larger, h.buf[:h.n])
+		if h.buf != nil {
+			w.buffersFor(len(h.buf)).put(h.buf)
+		}
+		h.buf = larger
 	}
 	h.n += copy(h.buf[h.n:], b)
 }
 
 // holds reports whether the session could still begin anew.
-func (s *session) holds() bool { return s.extras != nil && s.extras.held.buf != nil }
+func (s *session) holds() bool { return s.extras != nil && s.extras.held.on }
+
+// bind binds a session to its peer.
+func (w *Worker) bind(s *session) {
+	w.letGo(s)
+	w.endWalk(s)
+}
 
 // letGo holds no longer.
 func (w *Worker) letGo(s *session) {
 	h := &s.extras.held
-	h.wanted = false
+	h.wanted, h.on, h.n = false, false, 0
 	if h.buf != nil {
-		w.large.put(h.buf)
+		w.buffersFor(len(h.buf)).put(h.buf)
 		h.buf = nil
 	}
 }
@@ -66,12 +80,9 @@ func (w *Worker) startOver(s *session) {
 	}
 	h, f := &s.extras.held, &s.flow[down]
 	buf, n := h.buf, h.n
-	h.buf = nil
+	h.buf, h.n, h.on = nil, 0, false
 	w.discard(f)
 	f.buf, f.off, f.pending, f.done = buf, 0, int32(n), false
-	if n == 0 {
-		w.returnEmpty(f)
-	}
 	s.flow[up].done = false
 	s.halfClosed, s.guarded, s.firstByte, s.reason = false, false, 0, why
 	if w.nextUpstream(s, upstream.Failed, why, decisions.EndedUnheard) {

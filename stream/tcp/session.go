@@ -729,8 +729,7 @@ func (w *Worker) onFirstByte(s *session) {
 	}
 	s.firstByte = w.Loop.Now()
 	if s.holds() {
-		w.letGo(s)
-		w.endWalk(s)
+		w.bind(s)
 	}
 	if g := s.listener.Group; g.WantsFirstByte() {
 		g.FirstByte(s.peer, s.flow[up].read > 0, s.firstByte.Sub(s.picked), s.firstByte)

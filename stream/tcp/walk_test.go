@@ -221,6 +221,23 @@ func TestBoundToItsPeer(t *testing.T) {
 	}
 }
 
+// Sessions that have said nothing hold no buffer, and still begin anew.
+func TestBeforeFirstByteOfSilentClient(t *testing.T) {
+	h := newHarness(t, setup{peers: 2, edit: holding})
+	c, p := h.dial()
+	if !h.last().holds() || h.w.large.lent+h.w.small.lent != 0 {
+		t.Errorf("holding is %v, with %d buffers", h.last().holds(), h.w.large.lent+h.w.small.lent)
+	}
+	p.Close()
+	other := 0
+	if p.LocalAddr().String() == h.peers[0].Addr().String() {
+		other = 1
+	}
+	q := h.accept(other)
+	c.Write([]byte("late"))
+	h.hears(q, "late")
+}
+
 // Without anybody left the client is told as the last peer has ended it.
 func TestBeforeFirstByteEndsWithTheLast(t *testing.T) {
 	h := newHarness(t, setup{peers: 2, edit: holding})
