@@ -270,3 +270,32 @@ func TestOverloadThroughReloads(t *testing.T) {
 		return s.Sessions() == 0 && l.Sessions == 0 && l.Waiting == 0 && l.Pending == 0 && l.Retries == 0 && (l.Limit == nil || l.Limit.InFlight == 0 && l.Limit.Waiting == 0)
 	})
 }
+
+// Sessions count against limits.sessions that were there before a reload set it.
+func TestReloadLimitsSessions(t *testing.T) {
+	at := freePort(t)
+	cfg := reloadConfig(at, named(t, "a"))
+	s, _ := start(t, tcp.Auto, func(c *conf.Config) { *c = *cfg })
+	a, _ := dial(t, at.String())
+	defer a.Close()
+	b, _ := dial(t, at.String())
+	defer b.Close()
+	limited := reloadConfig(at, cfg.Upstreams[0].Servers[0].Address)
+	limited.Listeners[0].Limits.Sessions = 2
+	mustReload(t, s, limited)
+	refused := func() bool {
+		c, err := net.Dial("tcp", at.String())
+		if err != nil {
+			return true // the reset was faster than the client
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		_, err = c.Read(make([]byte, 1))
+		return err != nil
+	}
+	if !refused() {
+		t.Error("a third session is let in")
+	}
+	a.Close()
+	eventually(t, "there is room again", func() bool { return !refused() })
+}
