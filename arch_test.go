@@ -44,7 +44,8 @@ var allowed = map[string][]string{
 	"stream/internal/sys":   {sysunix},
 	"stream/internal/clock": {},
 	"ebpf/reuseport":        {sysunix}, // takes fds and worker numbers as integers: no stream, no conf
-	"bench":                 {sysunix},
+	"bench":                 {"bench/overload", "conf", "stream/admin", sysunix},
+	"bench/overload":        {"stream/admin"},
 	"integration":           {"..."},
 	"integration/dnstest":   {},
 	"integration/netns":     {sysunix},
