@@ -6,7 +6,7 @@ GO      ?= go
 CC_FOUND := $(shell command -v $${CC:-gcc} 2>/dev/null || command -v clang 2>/dev/null)
 RACE     := $(if $(CC_FOUND),-race,)
 
-.PHONY: build run test test-root lint fuzz bench bench-compare bench-report clean
+.PHONY: build run test test-root lint fuzz bench bench-compare bench-report bench-overload clean
 
 build:
 	$(GO) build -trimpath -o build/weir ./cmd/weir
@@ -56,6 +56,12 @@ bench-compare:
 # make bench-report FILE=bench/results/DATE.json
 bench-report:
 	$(GO) run ./bench report -readme README.md $(FILE)
+
+# What adaptive_limit does for a server while its load triples, with one weir and
+# with three, to bench/results; QUICK=1 is short and writes to build.
+bench-overload: build
+	$(GO) run ./bench overload -weir build/weir $(if $(QUICK),-quick -out build,-out bench/results) $(BENCHFLAGS)
+	$(GO) run ./bench overload -weir build/weir -processes 3 $(if $(QUICK),-quick -out build,-out bench/results) $(BENCHFLAGS)
 
 clean:
 	rm -rf build

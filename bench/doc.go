@@ -19,6 +19,11 @@
 // makes tables and plots from a saved one again, "bench compare OLD.json NEW.json"
 // tells what changed between two.
 //
+// "bench overload" is no comparison with others: a server that more clients make
+// slower, a load that triples, and what adaptive_limit makes of it (overload.go;
+// package overload has the server and its clients). It saves a report of its own
+// kind, with the time series and a plot of them.
+//
 // Units: throughput is in Gbit/s (10^9 bits) of payload as the receiver saw it
 // where the tool reports it; rates are per second; latencies in microseconds;
 // proxy CPU is user plus system time of the proxy's whole process tree per unit

@@ -37,10 +37,12 @@ func init() {
 	runtime.LockOSThread()
 }
 
-// commands work on saved reports and measure nothing.
+// commands are what there is besides the comparison. compare and report work on
+// saved reports and measure nothing.
 var commands = map[string]func(args []string) error{
-	"compare": compareCommand,
-	"report":  reportCommand,
+	"compare":  compareCommand,
+	"report":   reportCommand,
+	"overload": overloadCommand,
 }
 
 func main() {

@@ -102,13 +102,7 @@ const (
 // drawDots writes a plot as SVG: a row for each scenario, from the top, and a
 // logarithmic axis with a line at 1.
 func drawDots(w io.Writer, title, axis string, rows []string, all []dots) error {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text = title, axis
-	for _, f := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
-		f.Variant = "Sans"
-	}
-	p.Title.Padding, p.X.Label.Padding, p.Legend.Padding = 8, 4, 2
-	p.Legend.TextStyle.Font.Size = p.X.Tick.Label.Font.Size
+	p := newPlot(title, axis)
 	p.X.LineStyle.Width, p.Y.LineStyle.Width = 0, 0
 	p.X.Tick.Length, p.Y.Tick.Length = 0, 0
 	p.Legend.Top, p.Legend.Left = true, true
@@ -144,7 +138,18 @@ func drawDots(w io.Writer, title, axis string, rows []string, all []dots) error 
 			p.Legend.Add(d.name, marks)
 		}
 	}
-	return writeSVG(w, p, plotWidth, vg.Length(80+rowHeight*(float64(len(rows))+headroom)))
+	return writeSVG(w, plotWidth, vg.Length(80+rowHeight*(float64(len(rows))+headroom)), p.Draw)
+}
+
+func newPlot(title, axis string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text = title, axis
+	for _, f := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+		f.Variant = "Sans"
+	}
+	p.Title.Padding, p.X.Label.Padding, p.Legend.Padding = 8, 4, 2
+	p.Legend.TextStyle.Font.Size = p.X.Tick.Label.Font.Size
+	return p
 }
 
 // rowMiddle is where row i of n stands on the axis that points up.
@@ -247,9 +252,9 @@ func formatTimes(times float64) string { return strconv.FormatFloat(times, 'g', 
 
 // writeSVG names more fonts than the plot's own, which few readers have; Arial
 // has the same widths.
-func writeSVG(w io.Writer, p *plot.Plot, width, height vg.Length) error {
+func writeSVG(w io.Writer, width, height vg.Length, paint func(draw.Canvas)) error {
 	canvas := vgsvg.New(width, height)
-	p.Draw(draw.Crop(draw.New(canvas), plotMargin, -plotMargin, plotMargin, -plotMargin))
+	paint(draw.Crop(draw.New(canvas), plotMargin, -plotMargin, plotMargin, -plotMargin))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return err
