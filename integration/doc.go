@@ -8,6 +8,8 @@
 // this test binary run again in a role (role_test.go), or programs (program_test.go).
 // The tests of failover have a clientele (clientele_test.go), and tell what
 // happened when, beside what the configuration promises (axes_test.go).
+// The tests of what weir does against overload share their server and its clients
+// with the bench (package bench/overload).
 // Package netns has namespaces for what needs a network of its own.
 //
 // Tests that wait most of the time run beside each other (t.Parallel), three for
