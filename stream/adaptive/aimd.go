@@ -18,8 +18,11 @@ type aimd struct {
 }
 
 func (a aimd) decide(limit float64, m measured) float64 {
-	if m.quantile > a.target {
+	switch {
+	case m.quantile > a.target:
 		return min(math.Floor(limit*a.backoff), limit-1)
+	case float64(m.quantile) > aimdClose*float64(a.target):
+		return limit - 1
 	}
 	// The half and one: a limit of 1 grows while nothing is in flight but the one
 	// who has just had its answer.
@@ -32,4 +35,9 @@ func (a aimd) decide(limit float64, m measured) float64 {
 // aimdNear is the share of the target from which on the limit stays where it is. A
 // limit that went on growing would overshoot again and again, and so half of the
 // time all turns, the important ones too, would take longer than they should.
-const aimdNear = 0.93
+// aimdClose is the share from which on it shrinks by one: the wait for a slot comes
+// on top of what the server takes, and shall be within the target too.
+const (
+	aimdNear  = 0.93
+	aimdClose = 0.97
+)
