@@ -554,7 +554,10 @@ func (w *Worker) relay(s *session, d side) (more bool) {
 			continue
 		}
 		most := w.mayTake(s, d)
-		if most == 0 {
+		switch {
+		case most == 0 && src.ended:
+			continue
+		case most == 0:
 			return false // until time or a turn's end allows it
 		}
 		moved += w.take(s, d, most)

@@ -58,9 +58,13 @@ func (w *Worker) mayRead(s *session) bool {
 	switch {
 	case t.began != 0:
 		return true
+	case s.half[down].broken() && t.waiting != 0:
+		// The client has given up. What it has asked for is not asked of the server.
+		w.abandonTurn(s)
+		s.half[down].ended = true
+		return false
 	case s.half[down].broken():
-		w.abandonTurn(s) // to find its end
-		return true
+		return true // to find its end
 	case t.waiting != 0:
 		return false
 	}
