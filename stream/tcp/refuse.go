@@ -28,6 +28,7 @@ var denials = [...]stats.CloseReason{
 	upstream.CircuitIsOpen:  stats.CircuitOpen,
 	upstream.TooMany:        stats.Overloaded,
 	upstream.TooManyPending: stats.Overloaded,
+	upstream.OverLimit:      stats.Overloaded,
 }
 
 // makeWords makes what a listener's clients are told, by close reason.

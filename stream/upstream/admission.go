@@ -23,9 +23,14 @@ const (
 	QueueIsFull                  // it should be, but the queue is full
 	NoQueue                      // it should be, but there is none: all peers are at max_conns
 	CircuitIsOpen                // the circuit breaker is open
-	TooMany                      // circuit_breaker.max_sessions, or the adaptive limit where there is no queue
+	TooMany                      // circuit_breaker.max_sessions
 	TooManyPending               // circuit_breaker.max_pending
+	OverLimit                    // as NoQueue: the adaptive limit is reached
 )
+
+// mayWait reports whether a session that is denied for that can wait, where there is
+// a queue.
+func (d Denial) mayWait() bool { return d == NoQueue || d == OverLimit }
 
 // String tells the denial to a person.
 func (d Denial) String() string {
@@ -35,8 +40,9 @@ func (d Denial) String() string {
 		QueueIsFull:    "the queue is full",
 		NoQueue:        "no peer is eligible",
 		CircuitIsOpen:  "the circuit breaker is open",
-		TooMany:        "the upstream has as many sessions as it may have",
+		TooMany:        "the upstream has as many sessions as it may have (max_sessions)",
 		TooManyPending: "as many sessions are connecting as may (max_pending)",
+		OverLimit:      "the adaptive limit is reached",
 	}[d]
 }
 
@@ -122,36 +128,54 @@ func (b *bounds) limited(conns int) bool {
 // admitLocked decides whether a session may pick now. If not, a.Denial says why.
 // Preconditions: the session can be made to wait.
 func (g *Group) admitLocked(a *Attempts, now clock.Time) bool {
-	b := &a.shape.bounds
-	c, conns, called := b.circuit, int(g.conns.Load()), a.called
+	b, called := &a.shape.bounds, a.called
 	if called { // it has waited, and now is its turn
 		a.called = false
 		g.called--
-	}
-	switch {
-	case len(a.tried) > 0 && !called:
+	} else if len(a.tried) > 0 {
 		return true // it was let in before
+	}
+	d, denied := g.obstacleLocked(b, called, now)
+	switch {
+	case denied && d.mayWait():
+		g.waitLocked(a, d)
+	case denied:
+		a.Denial = d
+	case b.circuit != nil:
+		g.circuit.admit(b.circuit, now, g)
+	}
+	return !denied
+}
+
+// obstacleLocked tells what keeps a session from being let in, and changes nothing.
+// called says that it comes from the queue, as its turn has come.
+func (g *Group) obstacleLocked(b *bounds, called bool, now clock.Time) (Denial, bool) {
+	c, conns := b.circuit, int(g.conns.Load())
+	switch {
 	case c != nil && g.circuit.refuses(c, now):
-		a.Denial = CircuitIsOpen
-		return false
+		return CircuitIsOpen, true
 	case c != nil && c.MaxSessions > 0 && conns >= c.MaxSessions:
-		a.Denial = TooMany
-		return false
+		return TooMany, true
 	case c != nil && c.MaxPending > 0 && g.pending >= c.MaxPending:
-		a.Denial = TooManyPending
-		return false
+		return TooManyPending, true
 	case b.limited(conns + g.called):
-		g.waitLocked(a, TooMany)
-		return false
+		return OverLimit, true
 	case !called && g.waiting.Len()+g.called > 0:
 		// What is free, or about to be, is for those who came before.
-		g.waitLocked(a, NoQueue)
-		return false
+		return NoQueue, true
 	}
-	if c != nil {
-		g.circuit.admit(c, now, g)
+	return NotEligible, false
+}
+
+// foreseeLocked tells of a forecast without a peer what would become of its session.
+func (g *Group) foreseeLocked(b *bounds, d Denial) Denial {
+	switch {
+	case !d.mayWait() || b.queue == nil:
+		return d
+	case g.waiting.Len() >= b.queue.Max:
+		return QueueIsFull
 	}
-	return true
+	return Waits
 }
 
 // waitLocked puts a session into the queue, or says why not: otherwise, if there
@@ -175,16 +199,22 @@ func (g *Group) waitLocked(a *Attempts, otherwise Denial) {
 // turnedAwayLocked says what becomes of a session for which nobody could be
 // picked: it waits if a peer would do but for its max_conns.
 func (g *Group) turnedAwayLocked(a *Attempts, now balance.Seconds) {
-	a.Denial = NotEligible
-	for _, peers := range a.shape.peers {
+	if a.Denial = NotEligible; a.shape.lacksRoom(a, now) {
+		g.waitLocked(a, NoQueue)
+	}
+}
+
+// lacksRoom reports whether a peer would do for the session but for its max_conns.
+func (sh *shape) lacksRoom(a *Attempts, now balance.Seconds) bool {
+	for _, peers := range sh.peers {
 		for _, p := range peers {
 			b := &p.balance
 			if b.Full() && b.Admin == balance.Up && b.Withheld == balance.Eligible && b.Available(now) && !a.hasTried(p) {
-				g.waitLocked(a, NoQueue)
-				return
+				return true
 			}
 		}
 	}
+	return false
 }
 
 // callLocked has the first in the queue pick, as many of them as there is room

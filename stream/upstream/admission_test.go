@@ -235,6 +235,37 @@ func TestQueueUnderLimit(t *testing.T) {
 	}
 }
 
+// A forecast tells of waits and refusals too, and leaves everything as it was.
+func TestForecastOfWaitsAndRefusals(t *testing.T) {
+	c := newCrowd(t, func(u *conf.Upstream) {
+		withQueue(1, 1)(u)
+		breaker(1)(u)
+	})
+	says := func(want string) {
+		t.Helper()
+		before := c.Load(c.now.Now())
+		d := c.Forecast(&Facts{}, c.now.Now())
+		if got := d.Sentence(func(balance.Seconds) string { return "then" }); !strings.HasPrefix(got, want) {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+		if after := c.Load(c.now.Now()); after != before {
+			t.Errorf("the forecast has changed %+v to %+v", before, after)
+		}
+	}
+	says("picked ")
+	c.guest("a", 1).pick().has()
+	b := c.guest("b", 1).pick().has()
+	says("waits in the queue: 127.0.0.1:1 (full: 1 of max_conns 1)")
+	waiting := c.guest("c", 1).pick().wants(Waits)
+	says("the queue is full")
+	b.fail()
+	waiting.pick().wants(CircuitIsOpen)
+	says("the circuit breaker is open")
+	c.now.Advance(time.Second)
+	says("picked ")
+	c.wantCircuit(CircuitOpen)
+}
+
 // An upgrade goes on with the limit that was found.
 func TestUpgradeKeepsLimit(t *testing.T) {
 	limit := conf.DefaultAdaptiveLimit(conf.AIMD)

@@ -84,6 +84,16 @@ func (g *Group) Forecast(f *Facts, now clock.Time) *Decision {
 	defer g.mu.Unlock()
 	a.aim(g.shape.Load())
 	sh := a.shape
+	obstacle, denied := g.obstacleLocked(&sh.bounds, false, now)
+	if denied {
+		d.Denial = g.foreseeLocked(&sh.bounds, obstacle)
+		return d
+	}
+	defer func() {
+		if d.Peer == nil && sh.lacksRoom(&a, balance.Seconds(now.Seconds())) {
+			d.Denial = g.foreseeLocked(&sh.bounds, NoQueue)
+		}
+	}()
 	if sh.single {
 		d.Peer = sh.onlyLocked(&a, at, d)
 		return d
