@@ -128,10 +128,12 @@ func TestHedge(t *testing.T) {
 	if won == 0 || won+lost > sessions/2 {
 		t.Errorf("%v hedges won and %v lost of %d sessions, at most half of which may have one", won, lost, sessions)
 	}
+	failures := uint64(0)
 	for _, peer := range p.peers("u") {
-		if peer.Failures != 0 {
-			t.Errorf("%s is charged with %d failures", peer.Address, peer.Failures)
-		}
+		failures += peer.Failures
+	}
+	if float64(failures) > denied { // who was denied a hedge may wait for connect_timeout
+		t.Errorf("%d failures are charged, with %v hedges denied", failures, denied)
 	}
 }
 
