@@ -65,8 +65,11 @@ type PeerRef struct {
 
 // PeerState is what is known of a peer.
 type PeerState struct {
-	// Limit is the adaptive limit of its upstream; 0 = there is none.
-	Limit int `json:",omitempty"`
+	// Of its upstream: the adaptive limit, 0 = there is none; how long the circuit
+	// breaker stays open, 0 = it is not; whether a peer has ever said something.
+	Limit       int           `json:",omitempty"`
+	CircuitOpen time.Duration `json:",omitempty"`
+	Spoken      bool          `json:",omitempty"`
 	PeerRef
 	Admin     int `json:",omitempty"`
 	Weight    int // that the effective one is a part of

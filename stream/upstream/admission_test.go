@@ -266,6 +266,24 @@ func TestForecastOfWaitsAndRefusals(t *testing.T) {
 	c.wantCircuit(CircuitOpen)
 }
 
+// An upgrade goes on with a circuit breaker that is open.
+func TestUpgradeKeepsCircuit(t *testing.T) {
+	old, next := newCrowd(t, breaker(1)), newCrowd(t, breaker(1))
+	old.guest("heard", 1).pick().has().connect().answer()
+	old.guest("x", 1).pick().has().fail()
+	old.now.Advance(400 * time.Millisecond)
+	for _, p := range old.Export(old.now.Now()) {
+		next.Import(&p, next.now.Now())
+	}
+	next.guest("y", 1).pick().wants(CircuitIsOpen)
+	if l := next.Load(next.now.Now()); l.CircuitFor != 600*time.Millisecond {
+		t.Errorf("it is open for %v", l.CircuitFor)
+	}
+	next.now.Advance(600 * time.Millisecond)
+	next.guest("z", 1).pick().has().connect() // it may still hang, as is known there
+	next.wantCircuit(CircuitHalfOpen)
+}
+
 // An upgrade goes on with the limit that was found.
 func TestUpgradeKeepsLimit(t *testing.T) {
 	limit := conf.DefaultAdaptiveLimit(conf.AIMD)

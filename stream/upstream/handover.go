@@ -66,11 +66,12 @@ func (g *Group) Export(now clock.Time) []handover.PeerState {
 	if l := g.Limiter(); l != nil {
 		limit = l.Read().Limit
 	}
+	_, open := g.circuit.stands(now)
 	var out []handover.PeerState
 	for _, p := range g.Peers() {
 		b := &p.balance
 		st := handover.PeerState{
-			Limit:   limit,
+			Limit: limit, CircuitOpen: open, Spoken: g.spoken,
 			PeerRef: g.Ref(p), Admin: int(b.Admin), Weight: b.Weight, Effective: b.Effective, Current: b.Current,
 			Fails: b.Fails, Accessed: ago(b.Accessed), Checked: ago(b.Checked),
 		}
@@ -113,9 +114,7 @@ func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 		if p.Name != st.Name || p.addrString != st.Addr || p.IsBackup() != st.Backup || st.Weight < 1 {
 			continue
 		}
-		if l := g.Limiter(); l != nil && st.Limit > 0 {
-			l.Start(st.Limit)
-		}
+		g.importLoadLocked(st, now)
 		b := &p.balance
 		b.Effective = min(max(st.Effective*b.Weight/st.Weight, 0), b.Weight)
 		b.Current, b.Fails = st.Current, max(st.Fails, 0)
@@ -137,6 +136,18 @@ func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 
 // beforeUpgrade is the cause of what another process has handed over.
 const beforeUpgrade = "so before the upgrade"
+
+// importLoadLocked takes over what bounded the load.
+func (g *Group) importLoadLocked(st *handover.PeerState, now clock.Time) {
+	b := &g.shape.Load().bounds
+	if b.limiter != nil && st.Limit > 0 {
+		b.limiter.Start(st.Limit)
+	}
+	g.spoken = g.spoken || st.Spoken
+	if c := b.circuit; c != nil && c.Failures > 0 && st.CircuitOpen > 0 {
+		g.circuit.state, g.circuit.until, g.circuit.inRow = CircuitOpen, now.Add(st.CircuitOpen), 1
+	}
+}
 
 // importVerdictsLocked takes over what checks and live traffic had shown of a
 // peer, so that an upgrade leaves no gap in which nobody is known to be well.
