@@ -11,6 +11,7 @@ type extras struct {
 	held  held
 	rates [2]bucket // by the side they read from; rate 0 = no limit
 	turn  turn
+	next  *extras // in the worker's list of unused ones
 }
 
 // extrasFor lends a session its extras, if its listener or upstream has something
@@ -25,9 +26,8 @@ func (w *Worker) extrasFor(s *session) {
 	if x == nil {
 		x = newExtras(w)
 	} else {
-		w.extras = x.turn.next
+		w.extras, x.next = x.next, nil
 	}
-	x.turn.next = nil
 	x.hedge.fd = -1
 	x.rates[down].start(l.UploadRate, s.start)
 	x.rates[up].start(l.DownloadRate, s.start)
@@ -51,7 +51,10 @@ func (w *Worker) Reconsider() {
 
 func newExtras(w *Worker) *extras {
 	x := new(extras)
-	x.turn.place.Wake = func() { w.rouse(x.turn.token) }
+	x.turn.place.Wake = func() {
+		x.turn.granted.Store(true)
+		w.rouse(x.turn.token)
+	}
 	return x
 }
 
@@ -65,7 +68,7 @@ func (w *Worker) returnExtras(s *session) {
 	w.letGo(s)
 	w.abandonTurn(s)
 	x.turn.limiter = nil
-	x.turn.next, w.extras = w.extras, x
+	x.next, w.extras = w.extras, x
 	s.extras = nil
 }
 

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlb/weir/conf"
@@ -22,9 +23,9 @@ type turn struct {
 	limiter *adaptive.Limiter // of the turn that is under way or waits; nil = turns are not followed
 	place   queue.Place       // in the limiter's line
 	token   loop.Token        // of the session
-	next    *extras           // in the worker's list of unused ones
 	began   clock.Time        // 0 = no turn is under way
 	waiting clock.Time        // in line since; 0 = not
+	granted atomic.Bool       // one that waits has been given its slot
 	slot    bool              // the turn counts against the limit
 	empty   bool              // nothing was read since it began
 }
@@ -75,13 +76,20 @@ func (w *Worker) mayRead(s *session) bool {
 	case t.limiter.Conf().ApplyTo == conf.LimitSessions:
 		w.startTurn(s, false)
 		return true
-	case t.limiter.Enter() || t.limiter.Wait(&t.place, s.listener.Priority):
+	case t.limiter.Enter() || w.getInLine(s):
 		w.startTurn(s, true)
 		return true
 	}
 	t.waiting = w.Loop.Now()
 	w.wakeBy(s, t.waiting.Add(s.listener.Group.QueueTimeout()))
 	return false
+}
+
+// getInLine returns true if there is a slot after all.
+func (w *Worker) getInLine(s *session) bool {
+	t := &s.extras.turn
+	t.granted.Store(false)
+	return t.limiter.Wait(&t.place, s.listener.Priority)
 }
 
 func (w *Worker) startTurn(s *session, slot bool) {
@@ -97,7 +105,7 @@ func (t *turn) patience() time.Duration {
 // onTurnGranted has a session read whose turn has come in the line.
 func (w *Worker) onTurnGranted(s *session) {
 	x := s.extras
-	if x == nil || x.turn.waiting == 0 || x.turn.place.In() {
+	if x == nil || x.turn.waiting == 0 || !x.turn.granted.Load() {
 		return // it has left meanwhile
 	}
 	w.endTurnWait(s)

@@ -189,3 +189,38 @@ func TestRelayWithLimitsAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations for a round trip", n)
 	}
 }
+
+// A session is given its slot in the very turn of the loop in which its peer leaves
+// it for the queue: what calls it is for the slot that it has given up, and not for
+// its place in the queue.
+func TestSlotOfOneThatMustQueue(t *testing.T) {
+	h := newHarness(t, setup{peers: 2, edit: func(l *conf.Listener, u *conf.Upstream) {
+		oneTurn(l, u)
+		l.NextUpstream.BeforeFirstByte = true
+		for i := range u.Servers {
+			u.Servers[i].MaxConns = 1
+		}
+	}})
+	a, pa := h.dial()
+	b, pb := h.dial()
+	s := h.last()
+	a.Write([]byte("one"))
+	h.hears(pa, "one")
+	b.Write([]byte("two"))
+	h.turnUntil("it waits", func() bool { return h.group.Limiter().Read().Waiting == 1 })
+	pa.Write([]byte("ONE"))
+	pb.Close()
+	h.turnUntil("it is in the queue", func() bool { return s.phase == queued })
+	h.hears(a, "ONE")
+	h.settle()
+	if n := h.waiting(); n != 1 || s.phase != queued {
+		t.Fatalf("it is %s, with %d in the queue", s.phase, n)
+	}
+	pa.Close()
+	a.Close()
+	free := 0
+	if pa.LocalAddr().String() == h.peers[1].Addr().String() {
+		free = 1
+	}
+	h.hears(h.accept(free), "two")
+}

@@ -3,6 +3,7 @@ package tcp
 import (
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlb/weir/stream/internal/clock"
@@ -19,7 +20,8 @@ import (
 type walk struct {
 	upstream.Attempts
 	token   loop.Token
-	waiting clock.Time // in the queue since; 0 = not in it
+	waiting clock.Time  // in the queue since; 0 = not in it
+	called  atomic.Bool // its turn has come, and it has not gone on yet
 }
 
 // roused are the sessions that shall go on: their turn in a queue has come. Other
@@ -56,7 +58,9 @@ func (w *Worker) goOn() {
 		switch {
 		case s == nil: // gone, and its place with it
 		case s.phase == queued:
-			w.connect(s)
+			if s.walk.called.Swap(false) { // else it was for a turn that it has given up
+				w.connect(s)
+			}
 		case s.phase == relaying:
 			w.onTurnGranted(s)
 		}
@@ -71,9 +75,13 @@ func (w *Worker) borrowWalk(s *session) *walk {
 		k, w.walks = w.walks[n-1], w.walks[:n-1]
 	} else {
 		k = new(walk)
-		k.OnTurn(func() { w.rouse(k.token) })
+		k.OnTurn(func() {
+			k.called.Store(true)
+			w.rouse(k.token)
+		})
 	}
 	k.token, k.waiting = s.token(down), 0
+	k.called.Store(false)
 	return k
 }
 
