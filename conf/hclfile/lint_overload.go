@@ -30,8 +30,28 @@ func (d *decoder) lintOverload(l *declaredListener) {
 		d.warn(l.priorityAt, "priority has no effect",
 			fmt.Sprintf("It says who waits less, and nobody waits for upstream %q: it has neither a queue nor an adaptive_limit block.", u.Name), related{u.nameAt, "the upstream is here"})
 	}
+	d.lintTurns(l, u)
 	d.lintBackoff(l, u)
 	d.lintHedge(l, u)
+}
+
+// lintTurns warns of limits that follow turns where the two sides do not take
+// turns.
+func (d *decoder) lintTurns(l *declaredListener, u *declaredUpstream) {
+	if u.Limit == nil || u.Limit.Measure != conf.MeasureTurn || (l.profileAt == hcl.Range{}) {
+		return
+	}
+	why := ""
+	switch l.Profile {
+	case conf.ProfileMQTT, conf.ProfileAMQP, conf.ProfileNATS:
+		why = "servers send by themselves what is published, and most of what clients send is not answered"
+	case conf.ProfileKafka:
+		why = "clients send their next requests before they have an answer, and a fetch waits for news on purpose"
+	default:
+		return
+	}
+	d.warn(l.profileAt, fmt.Sprintf("the adaptive_limit of upstream %q follows turns, which %s has not", u.Name, l.Profile),
+		fmt.Sprintf("A turn is what a client sends and the server's next byte after it, but %s. Write measure = \"connect\" with apply_to = \"session\", or max_conns.", why), related{u.nameAt, "the upstream is here"})
 }
 
 func (d *decoder) lintBackoff(l *declaredListener, u *declaredUpstream) {

@@ -26,6 +26,27 @@ listener "pair" {
   }
   hedge { after = "3s" }
 }
+# Brokers do not take turns with their clients.
+upstream "broker" {
+  server "10.0.0.1:5002" { max_conns = 10 }
+  queue {}
+  adaptive_limit "aimd" { target = "200ms" }
+}
+listener "broker" {
+  listen   = ["0.0.0.0:5"]
+  upstream = "broker"
+  profile  = "mqtt"
+}
+upstream "log" {
+  server "10.0.0.1:5003" { max_conns = 10 }
+  queue {}
+  adaptive_limit "gradient" { window = 50 }
+}
+listener "log" {
+  listen   = ["0.0.0.0:6"]
+  upstream = "log"
+  profile  = "kafka"
+}
 # Of these nobody knows how many servers there will be, and what they can take.
 upstream "file" {
   server_file = "peers.json"
