@@ -28,15 +28,15 @@ func (w *Worker) pick(s *session) *upstream.Peer {
 	return p
 }
 
-// giveBack gives the session's peer back, after a failed attempt if there is a
+// giveBack gives a peer of the session back, after a failed attempt if there is a
 // cause.
-func (w *Worker) giveBack(s *session, o upstream.Outcome, cause decisions.Cause) {
+func (w *Worker) giveBack(s *session, p *upstream.Peer, took upstream.Took, o upstream.Outcome, cause decisions.Cause) {
 	g, now := s.listener.Group, w.Loop.Now()
 	if w.logs.explain == conf.DecisionsOff || cause == decisions.NoFailure {
-		g.Release(s.peer, o, s.took(now), now)
+		g.Release(p, o, took, now)
 		return
 	}
-	f := g.ExplainFailure(s.peer, o, s.took(now), now)
+	f := g.ExplainFailure(p, o, took, now)
 	w.tell(s, decisions.Record{Failure: f, Cause: cause, Attempt: int(s.tries), Timeout: s.listener.ConnectTimeout})
 }
 

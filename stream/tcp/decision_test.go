@@ -131,7 +131,7 @@ func TestDecisionsThatAreOffAllocateNothing(t *testing.T) {
 	walk := func() {
 		h.group.Begin(&s.walk.Attempts, h.listener.Limits, h.clock.Now())
 		s.peer = h.w.pick(s)
-		h.w.giveBack(s, upstream.Failed, decisions.TimedOut)
+		h.w.giveBack(s, s.peer, s.took(h.clock.Now()), upstream.Failed, decisions.TimedOut)
 	}
 	walk()
 	if n := testing.AllocsPerRun(100, walk); n != 0 {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/handover"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/internal/sys"
@@ -151,7 +152,7 @@ func (w *Worker) forget(s *session) {
 	}
 	sys.Close(s.half[down].fd)
 	w.unlink(s)
-	w.giveBack(s, upstream.Succeeded, 0)
+	w.giveBack(s, s.peer, s.took(w.Loop.Now()), upstream.Succeeded, decisions.NoFailure)
 	sys.Close(s.half[up].fd)
 	s.half[up].fd, s.peer = -1, nil
 	w.depart(s)

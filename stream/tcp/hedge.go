@@ -97,14 +97,15 @@ func (w *Worker) startHedge(s *session) {
 	if w.logs.explain == conf.DecisionsAll {
 		w.tell(s, decisions.Record{Decision: &upstream.Decision{Upstream: g.Name, Method: g.Method(), Attempt: int(s.tries), Peer: p, By: upstream.Hedged}, Attempt: int(s.tries)})
 	}
-	half, errno, _ := w.dialTo(s, p)
+	half, errno, local := w.dialTo(s, p)
 	h.fd, h.unix = half.fd, half.unix
 	if errno == 0 || errno == unix.EINPROGRESS {
-		if err := w.Loop.Add(h.fd, sessionEvents, w.hedgeToken(s)); err == 0 {
+		if errno = w.Loop.Add(h.fd, sessionEvents, w.hedgeToken(s)); errno == 0 {
 			return // an event will tell, of a success too
 		}
+		local = true
 	}
-	w.failHedge(s, errno)
+	w.failHedge(s, errno, local)
 }
 
 // onHedge is told that the second attempt has succeeded or failed.
@@ -115,7 +116,7 @@ func (w *Worker) onHedge(s *session, events uint32) {
 	}
 	if events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		if errno := sys.SocketError(h.fd); errno != 0 {
-			w.failHedge(s, errno)
+			w.failHedge(s, errno, false)
 			return
 		}
 	}
@@ -140,34 +141,35 @@ func (w *Worker) promote(s *session) {
 	}
 }
 
-// failHedge settles a second attempt that has failed. The first goes on.
-func (w *Worker) failHedge(s *session, errno unix.Errno) {
+// failHedge settles a second attempt that has failed. The first goes on. local says
+// that this machine lacks something, and the peer is not to blame.
+func (w *Worker) failHedge(s *session, errno unix.Errno, local bool) {
 	o := upstream.Failed
-	if errno == unix.EADDRNOTAVAIL || s.extras.hedge.fd < 0 {
-		o = upstream.Succeeded // this machine lacks something; the peer is not to blame
-	} else {
-		w.stats.UpstreamFailures.Add(1)
+	if local || errno == unix.EADDRNOTAVAIL {
+		o = upstream.Succeeded
 	}
-	w.endHedge(s, o)
+	w.stats.UpstreamFailures.Add(1)
+	w.endHedge(s, o, decisions.Cause(errno))
 }
 
 // dropHedge gives up a second attempt that is no longer wanted.
 func (w *Worker) dropHedge(s *session) {
 	if s.extras.hedge.peer != nil {
-		w.endHedge(s, upstream.Succeeded)
+		w.endHedge(s, upstream.Succeeded, decisions.NoFailure)
 	}
 	s.extras.hedge.done = false // for the next session
 }
 
-func (w *Worker) endHedge(s *session, o upstream.Outcome) {
+// endHedge gives the peer of the second attempt back, after a failure if there is a
+// cause.
+func (w *Worker) endHedge(s *session, o upstream.Outcome, cause decisions.Cause) {
 	h, g := &s.extras.hedge, s.listener.Group
 	g.Stats(w.opt.ID).HedgesLost.Add(1)
 	if h.fd >= 0 {
 		sys.Close(h.fd)
 		h.fd = -1
 	}
-	now := w.Loop.Now()
-	g.Release(h.peer, o, upstream.Took{Connect: -1, FirstByte: -1, Whole: now.Sub(h.picked), Pending: true}, now)
+	w.giveBack(s, h.peer, upstream.Took{Connect: -1, FirstByte: -1, Whole: w.Loop.Now().Sub(h.picked), Pending: true}, o, cause)
 	h.peer = nil
 }
 

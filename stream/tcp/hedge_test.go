@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,33 @@ func TestHedgeWins(t *testing.T) {
 	}
 	if n := h.stats.UpstreamFailures.Load(); n != 0 {
 		t.Errorf("%d failures", n)
+	}
+}
+
+// The second attempt fails while the first is under way: that one goes on, and the
+// failure is told, and charged to whom it belongs.
+func TestHedgeFails(t *testing.T) {
+	slow, bad := blackHole(t), refused(t)
+	bad.Name = "bad"
+	h := newHarness(t, setup{peers: -1, extra: []conf.Server{slow, bad}, edit: hedged(1), decisions: conf.DecisionsAll})
+	h.client()
+	h.turnUntil("it connects", func() bool { return h.last() != nil && h.last().phase == connecting })
+	h.clock.Advance(21 * time.Millisecond)
+	h.turnUntil("the second attempt has failed", func() bool { return h.group.Stats(0).HedgesLost.Load() == 1 })
+	if s := h.last(); s.phase != connecting || s.peer.Name != slow.Address.String() || s.hasHedge() {
+		t.Errorf("it is %s, with %s", s.phase, s.peer.Name)
+	}
+	snap := h.group.Snapshot(nil, h.clock.Now())
+	if snap[0].Failures != 0 || snap[1].Failures != 1 || snap[1].Balance.Conns != 0 {
+		t.Errorf("the peers are %+v", snap)
+	}
+	h.w.CloseAll(stats.Shutdown)
+	h.writer.Close()
+	h.writer = nil
+	for _, want := range []string{"picked bad", "second attempt beside the first", "connecting to bad (" + bad.Address.String() + ") failed: connection refused"} {
+		if !strings.Contains(h.decided.String(), want) {
+			t.Errorf("it is not told that %s:\n%s", want, h.decided.String())
+		}
 	}
 }
 

@@ -343,7 +343,7 @@ func (w *Worker) onConnected(s *session) bool {
 		return !w.nextUpstream(s, upstream.Failed, stats.ConnectFailed, decisions.ToItself)
 	}
 	if s.hasHedge() {
-		w.endHedge(s, upstream.Succeeded)
+		w.endHedge(s, upstream.Succeeded, decisions.NoFailure)
 	}
 	now := w.Loop.Now()
 	s.listener.Group.Connected(s.peer, now.Sub(s.picked), now)
@@ -427,7 +427,7 @@ func (w *Worker) release(s *session, o upstream.Outcome, cause decisions.Cause) 
 		s.half[up].fd = -1
 	}
 	w.unlink(s)
-	w.giveBack(s, o, cause)
+	w.giveBack(s, s.peer, s.took(w.Loop.Now()), o, cause)
 	s.peer = nil
 }
 
