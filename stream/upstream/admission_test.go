@@ -388,6 +388,35 @@ func TestCircuitBreakerWithIdleProbes(t *testing.T) {
 	c.wantCircuit(CircuitHalfOpen)
 }
 
+// A circuit breaker that a reload takes away does not come back open.
+func TestCircuitBreakerTakenAway(t *testing.T) {
+	c := newCrowd(t, breaker(1))
+	c.guest("x", 1).pick().has().fail()
+	c.wantCircuit(CircuitOpen)
+	update := func(edit func(u *conf.Upstream)) {
+		u := conf.NewUpstream("u")
+		for port := range 2 {
+			u.Servers = append(u.Servers, conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(port + 1)}))
+		}
+		edit(&u)
+		peers, err := Resolve(t.Context(), &u, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := c.Plan(&u, peers, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Update(plan)
+	}
+	update(breaker(2)) // with other settings it stays
+	c.wantCircuit(CircuitOpen)
+	update(breaker(0, func(b *conf.CircuitBreaker) { b.MaxSessions = 9 }))
+	c.wantCircuit(CircuitClosed)
+	update(breaker(1))
+	c.guest("y", 1).pick().has()
+}
+
 // Where peers never say anything, a connect is all that there is to go by.
 func TestCircuitBreakerOfSilentProtocol(t *testing.T) {
 	c := newCrowd(t, breaker(2))

@@ -124,6 +124,9 @@ func (g *Group) Update(plan *Plan) {
 	}
 	g.growStats(plan.workers)
 	g.setLimiterLocked(is, was)
+	if c := is.bounds.circuit; c == nil || c.Failures == 0 {
+		g.circuit = circuit{opened: g.circuit.opened} // one that comes back later begins closed
+	}
 	g.adopt(is)
 	g.callAllLocked(now)
 }
