@@ -72,7 +72,7 @@ func (m *runtimeMeter) total() *goRuntime {
 }
 
 func (m *runtimeMeter) ask(ctx context.Context) (goRuntime, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/v1/status", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/v1/runtime", nil)
 	if err != nil {
 		return goRuntime{}, err
 	}
@@ -81,16 +81,14 @@ func (m *runtimeMeter) ask(ctx context.Context) (goRuntime, error) {
 		return goRuntime{}, fmt.Errorf("ask weir: %w", err)
 	}
 	defer answer.Body.Close()
-	var status struct {
-		Runtime *goRuntime `json:"runtime"`
+	if answer.StatusCode != http.StatusOK {
+		return goRuntime{}, fmt.Errorf("ask weir: %s", answer.Status)
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&status); err != nil {
+	var runtime goRuntime
+	if err := json.NewDecoder(answer.Body).Decode(&runtime); err != nil {
 		return goRuntime{}, fmt.Errorf("ask weir: %w", err)
 	}
-	if status.Runtime == nil {
-		return goRuntime{}, fmt.Errorf("ask weir: its status says nothing of its runtime (%s)", answer.Status)
-	}
-	return *status.Runtime, nil
+	return runtime, nil
 }
 
 func (r goRuntime) less(o goRuntime) goRuntime {

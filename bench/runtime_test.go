@@ -21,7 +21,7 @@ func TestRuntimeMeter(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		did.Objects += 300 // by each question
 		did.Bytes += 9000
-		fmt.Fprintf(w, `{%s"runtime": {"gc_cycles": %.0f, "allocated_objects": %.0f, "allocated_bytes": %.0f}}`, text, did.GCCycles, did.Objects, did.Bytes)
+		fmt.Fprintf(w, `{%s"gc_cycles": %.0f, "allocated_objects": %.0f, "allocated_bytes": %.0f}`, text, did.GCCycles, did.Objects, did.Bytes)
 	}))
 	server.Listener.Close()
 	server.Listener = ln

@@ -127,6 +127,12 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return out, c.Do(ctx, "GET", "/v1/status", nil, out)
 }
 
+// Runtime asks for the part of the status that is the Go runtime's.
+func (c *Client) Runtime(ctx context.Context) (*Runtime, error) {
+	out := new(Runtime)
+	return out, c.Do(ctx, "GET", "/v1/runtime", nil, out)
+}
+
 // Upstreams asks for all upstreams with their peers.
 func (c *Client) Upstreams(ctx context.Context) (*Upstreams, error) {
 	out := new(Upstreams)

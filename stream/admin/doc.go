@@ -6,6 +6,7 @@
 // exchange are the types of api.go.
 //
 //	GET    /v1/status                       the process and its sums
+//	GET    /v1/runtime                      what Go's runtime has done: of the status the part that is cheap to ask for
 //	GET    /v1/upstreams                    upstreams with their peers
 //	GET    /v1/peers?upstream=              peers alone: each with its axes and checks; groups and sources by upstream
 //	GET    /v1/peers/UPSTREAM/PEER/history  its latest changes on the axes

@@ -31,6 +31,7 @@ type answer func(http.ResponseWriter, *http.Request) (any, error)
 func (s *Server) routes() {
 	for path, methods := range map[string]map[string]answer{
 		"/v1/status":                          {"GET": s.status},
+		"/v1/runtime":                         {"GET": s.runtime},
 		"/v1/upstreams":                       {"GET": s.upstreams},
 		"/v1/peers":                           {"GET": s.peers},
 		"/v1/peers/{upstream}/{peer}":         {"POST": s.setPeer},
@@ -165,6 +166,10 @@ func (s *Server) status(http.ResponseWriter, *http.Request) (any, error) {
 		out.Upstreams = append(out.Upstreams, sums(&states[i]))
 	}
 	return out, nil
+}
+
+func (s *Server) runtime(http.ResponseWriter, *http.Request) (any, error) {
+	return readRuntime(), nil
 }
 
 // readRuntime does not stop the workers for it, as runtime.ReadMemStats would.
