@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BUFFER = 64 << 10, PIPE = 1 << 20, SPLICE_BELOW = 2 << 10, MAX_FD = 1 << 18, MAX_GROUP = 4096 };
+enum { BUFFER = 64 << 10, PIPE = 1 << 20, SPLICE = 640 << 10, SPLICE_BELOW = 2 << 10, MAX_FD = 1 << 18, MAX_GROUP = 4096 };
 #define EVENTS (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)
 
 /* half is one connection, and the bytes read from it that the other has still
@@ -140,7 +140,7 @@ static int deliver(struct half *src, struct half *dst)
 static int take_spliced(struct half *src)
 {
 	open_pipe(src);
-	ssize_t n = splice(src->fd, NULL, src->pipe[1], NULL, PIPE, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	ssize_t n = splice(src->fd, NULL, src->pipe[1], NULL, SPLICE, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 	if (n > 0) {
 		src->splice = n >= SPLICE_BELOW;
 		src->pending = n;

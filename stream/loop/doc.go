@@ -51,8 +51,9 @@
 // One bulk stream has a slow mode, in which the sender spends ten times as much
 // on the same bytes (_copy_from_iter 40 % of the machine instead of 11): it
 // copies into pages that are cold, as they were given back on the other core.
-// All who splice have it, the floor included, and which mode a run takes is
-// chance. With eight streams it evens out.
+// All who splice have it, the floor included. Which mode a run takes is partly
+// chance: the more bytes are under way, the likelier it is (spliceBytes in
+// stream/tcp). With eight streams it evens out.
 //
 // What made it faster stands where it is done: stream/tcp (fewer calls and
 // packets, a buffer of 64 KiB, recv instead of read), sys.EpollWait and timeout.
@@ -62,10 +63,12 @@
 //   - Another stub for the system call, in assembly: 260 ns for an empty call,
 //     245 by x/sys.
 //   - A short slice for the worker (sched_setattr, 100 us): 0.92 to 1.03 of the
-//     rate. A long one, SCHED_BATCH, a core of its own: 0.96 to 0.98.
+//     rate, and the same p99 of messages beside bulk. A long one, SCHED_BATCH, a core of its own: 0.96 to 0.98.
 //   - Huge pages under the Go heap (MADV_HUGEPAGE, MADV_COLLAPSE): 1.00.
 //   - Filling a pipe by several splices before it is emptied: 0.96 to 1.10 of
 //     the CPU. Pipes of 64 and 256 KiB: 2 and 1.2 times that of 1 MiB.
+//   - TCP_NOTSENT_LOWAT of 128 to 512 KiB, or SO_RCVBUF of 1 or 2 MiB, on bulk
+//     flows, to have less under way: 0.65 to 1.4 of the rate, by scenario.
 //   - SO_RCVLOWAT on bulk flows: 0.9 of the CPU, and a message that is shorter
 //     waits for ever unless somebody undoes it in time.
 //   - Turning back from splicing at 16 or 48 KiB instead of 2: 0.96 to 1.16 of

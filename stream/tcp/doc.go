@@ -8,10 +8,11 @@
 // session.go tells a session's life from top to bottom.
 //
 // How bytes move: a read goes into the worker's one buffer of 64 KiB and is
-// sent on at once. A read that fills the buffer turns its direction to splice,
-// through a pipe of 1 MiB that is lent while bytes are inside; a spliced read
-// of under 2 KiB turns it back. So small messages cost two system calls, big
-// ones are never copied, and an idle session holds neither pipe nor buffer.
+// sent on at once. A read that fills the buffer turns its direction to splice, at
+// most 640 KiB at a time, through a pipe of 1 MiB that is lent while bytes are
+// inside; a spliced read of under 2 KiB turns it back. So small messages cost two
+// system calls, big ones are never copied, and an idle session holds neither pipe
+// nor buffer.
 // What the other side does not take stays with its session, at most one buffer
 // or pipe for each direction, and nothing more is read until it is gone.
 //

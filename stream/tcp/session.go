@@ -627,7 +627,7 @@ func (w *Worker) take(s *session, d side, most int) int {
 // stays with the flow only if bytes stay in it.
 func (w *Worker) takeSpliced(s *session, d side, p *pipe, most int) int {
 	f, src := &s.flow[d], &s.half[d]
-	n, errno := sys.Splice(src.fd, p.w, min(int(p.size), most))
+	n, errno := sys.Splice(src.fd, p.w, min(int(p.size), spliceBytes, most))
 	if errno != 0 || n == 0 {
 		w.pipes.put(p)
 		switch {

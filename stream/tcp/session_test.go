@@ -468,7 +468,7 @@ func TestTurnIsBounded(t *testing.T) {
 		for range 200 {
 			before := s.flow[down].read
 			h.w.Loop.Turn(time.Millisecond)
-			if moved := s.flow[down].read - before; moved > bytesPerTurn+pipeBytes {
+			if moved := s.flow[down].read - before; moved > bytesPerTurn+spliceBytes {
 				t.Fatalf("relay %d: %d bytes in one turn", relay, moved)
 			}
 		}
