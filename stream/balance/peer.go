@@ -31,24 +31,30 @@ func (a Admin) String() string { return adminNames[a] }
 
 // Peer is what a pick knows of one peer.
 type Peer struct {
-	// immutable
-	Server      string // as written in the configuration: its place on a consistent hash's ring
-	Address     string // its own, also where a server's name has several: its place in a maglev table
-	Weight      int
-	MaxFails    int     // failures within FailTimeout that make it unavailable; 0 = none do
-	FailTimeout Seconds // window of failures, and time of being unavailable
-	MaxConns    int     // 0 = no limit
-	SlowStart   Millis  // how long it takes to get its whole part; 0 = it has it at once
+	// What a round looks at of every peer stands first, in one cache line: among
+	// many peers a pick takes as long as memory does.
 
 	// guarded by the caller's lock
+	Effective int // share left after failures, 0..Weight; starts at Weight
+	Current   int // smooth round robin's account
+	Conns     int // sessions that hold the peer, connecting ones included
+	Fails     int // failures since the last success that counted
 	Admin     Admin
-	Withheld  Left    // why verdicts keep it from being picked; Eligible = they do not
-	Effective int     // share left after failures, 0..Weight; starts at Weight
-	Current   int     // smooth round robin's account
-	Conns     int     // sessions that hold the peer, connecting ones included
-	Fails     int     // failures since the last success that counted
-	Accessed  Seconds // last failure
-	Checked   Seconds // last failure, or first pick after FailTimeout
+	Withheld  Left // why verdicts keep it from being picked; Eligible = they do not
+	Resting   bool // left out of this pick; of slow start, see Rest
+
+	// immutable
+	Weight      int
+	MaxFails    int     // failures within FailTimeout that make it unavailable; 0 = none do
+	MaxConns    int     // 0 = no limit
+	FailTimeout Seconds // window of failures, and time of being unavailable
+	SlowStart   Millis  // how long it takes to get its whole part; 0 = it has it at once
+	Server      string  // as written in the configuration: its place on a consistent hash's ring
+	Address     string  // its own, also where a server's name has several: its place in a maglev table
+
+	// guarded by the caller's lock
+	Accessed Seconds // last failure
+	Checked  Seconds // last failure, or first pick after FailTimeout
 
 	// guarded by the caller's lock; kept only for methods that look at them
 	Average  Times    // moving averages of what the peer takes; 0 = no sample
@@ -58,7 +64,6 @@ type Peer struct {
 	// guarded by the caller's lock; of slow start, see Rest
 	Cold    Millis // when it began; 0 = it is over
 	Lot     uint64 // picks that it could have taken part in
-	Resting bool   // left out of this pick
 	Virtual int    // sessions that count as its own when they are compared
 }
 

@@ -14,6 +14,9 @@ import (
 
 // Peer is one address of an upstream at run time.
 type Peer struct {
+	// guarded by the group's mutex; first, so that a pick finds it in one cache line
+	balance balance.Peer
+
 	// immutable
 	Name       string         // the server's name, for people
 	Addr       netip.AddrPort // not valid for a unix socket
@@ -29,7 +32,6 @@ type Peer struct {
 	backup   atomic.Bool
 
 	// guarded by the group's mutex
-	balance    balance.Peer
 	configured settings
 	failures   uint64 // failed attempts since it came, whether they count against it or not
 	axes       [Axes]AxisState
