@@ -46,12 +46,20 @@ func hesitant(t *testing.T, f func(net.Conn)) string {
 
 // One of three servers is slow to answer SYNs. Without a hedge a third of the
 // clients wait a second for their connection, with one they get another server
-// after 20 ms, and no more sessions than allowed make a second attempt.
+// after 20 ms, or after the time that most connects have taken, and no more sessions
+// than allowed make a second attempt.
 func TestHedge(t *testing.T) {
 	t.Parallel()
 	const sessions = 300
 	healthy := []string{serve(t, greeter("a")), serve(t, greeter("b"))}
-	run := func(hedge string) (p99 time.Duration, p *proxy, metrics string) {
+	failures := func(p *proxy) (n uint64) {
+		for _, peer := range p.peers("u") {
+			n += peer.Failures
+		}
+		return n
+	}
+	// before is how many failures were charged while it learned.
+	run := func(hedge string, learn int) (p99 time.Duration, p *proxy, metrics string, before uint64) {
 		metrics = freeAddr(t)
 		p = start(t, `
 			worker { count = 2 }
@@ -76,7 +84,11 @@ func TestHedge(t *testing.T) {
 			}`, vars{"a": healthy[0], "b": healthy[1], "slow": hesitant(t, greeter("c")), "hedge": hedge, "metrics": metrics})
 		var clients sync.WaitGroup
 		gate := make(chan struct{}, 20)
-		for range sessions {
+		for i := range learn + sessions {
+			if i == learn {
+				clients.Wait()
+				before = failures(p)
+			}
 			gate <- struct{}{}
 			clients.Go(func() {
 				defer func() { <-gate }()
@@ -94,7 +106,7 @@ func TestHedge(t *testing.T) {
 		}
 		clients.Wait()
 		var times []time.Duration
-		for _, e := range p.waitEntries(10*time.Second, sessions) {
+		for _, e := range p.waitEntries(10*time.Second, learn+sessions)[learn:] {
 			if e.ConnectTime == nil || e.Status != 200 {
 				t.Errorf("a session was not connected: %+v", e)
 				continue
@@ -102,38 +114,39 @@ func TestHedge(t *testing.T) {
 			times = append(times, time.Duration(*e.ConnectTime*float64(time.Second)))
 		}
 		slices.Sort(times)
-		return times[len(times)*99/100], p, metrics
+		return times[len(times)*99/100], p, metrics, before
 	}
-	before, _, _ := run("")
-	after, p, metrics := run(`hedge {
-	    after = "20ms"
-	    max   = "50%"
-	  }`)
-	won := sample(t, metrics, `weir_upstream_hedges_total{result="won",upstream="u"}`)
-	lost := sample(t, metrics, `weir_upstream_hedges_total{result="lost",upstream="u"}`)
-	denied := sample(t, metrics, `weir_upstream_hedges_total{result="denied",upstream="u"}`)
-	var whole []float64
-	for _, e := range p.entries() {
-		whole = append(whole, e.SessionTime)
-	}
-	slices.Sort(whole)
-	t.Logf("p99 of connects: %v without a hedge, %v with one; %v hedges won, %v lost, %v denied, of %d sessions; p99 of sessions %.3f s",
-		before, after, won, lost, denied, sessions, whole[len(whole)*99/100])
+	before, _, _, _ := run("", 0)
 	if before < 900*time.Millisecond {
 		t.Errorf("the slow server is not slow: p99 of connects is %v without a hedge", before)
 	}
-	if after > scaled(100*time.Millisecond) {
-		t.Errorf("p99 of connects is %v with a hedge", after)
-	}
-	if won == 0 || won+lost > sessions/2 {
-		t.Errorf("%v hedges won and %v lost of %d sessions, at most half of which may have one", won, lost, sessions)
-	}
-	failures := uint64(0)
-	for _, peer := range p.peers("u") {
-		failures += peer.Failures
-	}
-	if float64(failures) > denied { // who was denied a hedge may wait for connect_timeout
-		t.Errorf("%d failures are charged, with %v hedges denied", failures, denied)
+	for _, test := range []struct {
+		after, max string
+		learn      int // sessions that connect times are known by
+	}{{"20ms", "50%", 0}, {"p60", "100%", 150}} {
+		after, p, metrics, charged := run(`hedge {
+		    after = "`+test.after+`"
+		    max   = "`+test.max+`"
+		  }`, test.learn)
+		won := sample(t, metrics, `weir_upstream_hedges_total{result="won",upstream="u"}`)
+		lost := sample(t, metrics, `weir_upstream_hedges_total{result="lost",upstream="u"}`)
+		denied := sample(t, metrics, `weir_upstream_hedges_total{result="denied",upstream="u"}`)
+		var whole []float64
+		for _, e := range p.entries()[test.learn:] {
+			whole = append(whole, e.SessionTime)
+		}
+		slices.Sort(whole)
+		t.Logf("after = %s: p99 of connects %v, without a hedge %v; %v hedges won, %v lost, %v denied, of %d sessions; p99 of sessions %.3f s",
+			test.after, after, before, won, lost, denied, test.learn+sessions, whole[len(whole)*99/100])
+		if after > scaled(100*time.Millisecond) {
+			t.Errorf("after = %s: p99 of connects is %v", test.after, after)
+		}
+		if won == 0 || test.max == "50%" && won+lost > sessions/2 {
+			t.Errorf("after = %s: %v hedges won and %v lost of %d sessions, max is %s", test.after, won, lost, sessions, test.max)
+		}
+		if charged = failures(p) - charged; float64(charged) > denied { // who was denied a hedge may wait for connect_timeout
+			t.Errorf("after = %s: %d failures are charged, with %v hedges denied", test.after, charged, denied)
+		}
 	}
 }
 
