@@ -331,7 +331,7 @@ func TestCircuitBreaker(t *testing.T) {
 	c.wantCircuit(CircuitClosed)
 	c.now.Advance(11 * time.Second)
 	c.guest("first", 1).pick().has().connect().answer().end(NotKnown)
-	old := c.guest("old", 1).pick().has().connect()
+	old, slow := c.guest("old", 1).pick().has().connect(), c.guest("slow", 1).pick().has().connect()
 	c.guest("refused", 1).pick().has().fail()
 	c.guest("broken", 1).pick().has().connect().end(Broke)
 	c.guest("idle", 1).pick().has().connect().end(NoNeed) // nobody has asked for anything
@@ -345,8 +345,9 @@ func TestCircuitBreaker(t *testing.T) {
 	one, two := c.guest("one", 1).pick().has().connect(), c.guest("two", 1).pick().has().connect()
 	c.guest("three", 1).pick().wants(CircuitIsOpen)
 	old.end(Silence)
-	c.wantCircuit(CircuitHalfOpen)
+	slow.answer()
 	one.answer()
+	c.wantCircuit(CircuitHalfOpen)
 	two.end(Silence)
 	c.wantCircuit(CircuitOpen)
 

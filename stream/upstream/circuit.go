@@ -22,8 +22,9 @@ import (
 // That a session goes well is known with the peer's first byte, or, in such a
 // group, when it is connected.
 //
-// What sessions tell that began before the breaker was half open does not open it
-// again: it is old news.
+// What sessions tell that began before the breaker was half open neither opens it
+// again nor closes it: it is old news, and a server that is slow to answer them may
+// be as slow as before.
 
 // longestOpen bounds the growing times, unless open_for is longer by itself.
 const longestOpen = 5 * time.Minute
@@ -127,9 +128,9 @@ func (c *circuit) open(cb *conf.CircuitBreaker, now clock.Time, g *Group, cause 
 	g.callToRefuseLocked()
 }
 
-// succeed takes in that a session went well.
-func (c *circuit) succeed(cb *conf.CircuitBreaker, now clock.Time, g *Group) {
-	if c.state != CircuitHalfOpen {
+// succeed takes in that a session went well that was given its peer at that time.
+func (c *circuit) succeed(cb *conf.CircuitBreaker, picked, now clock.Time, g *Group) {
+	if c.state != CircuitHalfOpen || picked < c.since {
 		return
 	}
 	c.good++

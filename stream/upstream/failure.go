@@ -29,7 +29,7 @@ func (g *Group) Connected(p *Peer, took time.Duration, now clock.Time) {
 		b.limiter.Observe(took, int(g.conns.Load()))
 	}
 	if !g.spoken {
-		g.thriveLocked(now)
+		g.thriveLocked(took, now)
 	}
 	g.succeedLocked(p, now)
 	if t := g.trackerLocked(p); t != nil {
@@ -55,7 +55,7 @@ func (g *Group) FirstByte(p *Peer, spoke bool, took time.Duration, now clock.Tim
 	if spoke {
 		g.observeLocked(p, true, now)
 		g.spoken = true
-		g.thriveLocked(now)
+		g.thriveLocked(took, now)
 		if b := &g.shape.Load().bounds; b.measures(conf.MeasureFirstByte) {
 			b.limiter.Observe(took, int(g.conns.Load()))
 		}
@@ -173,10 +173,11 @@ func (g *Group) sufferLocked(took Took, now clock.Time) {
 	}
 }
 
-// thriveLocked has the circuit breaker know that a session went well.
-func (g *Group) thriveLocked(now clock.Time) {
+// thriveLocked has the circuit breaker know that a session went well, so long after
+// its pick.
+func (g *Group) thriveLocked(took time.Duration, now clock.Time) {
 	if c := g.shape.Load().bounds.circuit; c != nil {
-		g.circuit.succeed(c, now, g)
+		g.circuit.succeed(c, now.Add(-took), now, g)
 	}
 }
 
