@@ -95,7 +95,7 @@ func benchOverload(ctx context.Context, o options, processes int) error {
 	r := &overloadReport{
 		Format: overloadFormat, Quick: o.quick, Started: time.Now().UTC(), Commit: describeCommit(ctx), Machine: describeMachine(machineNetwork()),
 		Versions:  map[string]string{"go": runtime.Version(), weir: versionLine(ctx, o.weir, "version") + buildRevision(o.weir)},
-		Processes: processes, Best: overloadModel.Best(), TargetMs: milliseconds(overloadTarget), Limit: overloadLimit(processes),
+		Processes: processes, Best: overloadModel.Best(), TargetMs: overload.Milliseconds(overloadTarget), Limit: overloadLimit(processes),
 	}
 	for _, run := range []*overloadRun{
 		{Name: "load x 1, no limit", Clients: overloadClients},

@@ -61,12 +61,10 @@ func (r *overloadRun) sum(seen overload.Seen, end time.Time) {
 	rate := func(t overload.Turns) float64 { return float64(len(t)) / end.Sub(settled).Seconds() }
 	server, high, low := seen.Server.Between(settled, end), seen.High.Between(settled, end), seen.Low.Between(settled, end)
 	r.Rate, r.HighRate, r.LowRate = rate(server), rate(high), rate(low)
-	r.P50, r.P95 = milliseconds(server.Percentile(0.5)), milliseconds(server.Percentile(overloadP))
-	r.High, r.Low = milliseconds(high.Percentile(overloadP)), milliseconds(low.Percentile(overloadP))
+	r.P50, r.P95 = overload.Milliseconds(server.Percentile(0.5)), overload.Milliseconds(server.Percentile(overloadP))
+	r.High, r.Low = overload.Milliseconds(high.Percentile(overloadP)), overload.Milliseconds(low.Percentile(overloadP))
 	r.Series = seen.Series()
 }
-
-func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
 
 // overloadCheck is something that the limit is for, and whether it was seen.
 type overloadCheck struct {

@@ -48,12 +48,13 @@ func (s Seen) Series() []Point {
 		last := func(t Turns) Turns { return t.Between(m.At.Add(-time.Second), m.At) }
 		served := last(s.Server)
 		p.Rate = float64(len(served)) / min(1, max(p.Seconds, WatchEvery.Seconds()))
-		p.P95, p.High, p.Low = milliseconds(served.Percentile(0.95)), milliseconds(last(s.High).Percentile(0.95)), milliseconds(last(s.Low).Percentile(0.95))
+		p.P95, p.High, p.Low = Milliseconds(served.Percentile(0.95)), Milliseconds(last(s.High).Percentile(0.95)), Milliseconds(last(s.Low).Percentile(0.95))
 		all = append(all, p)
 	}
 	return all
 }
 
-func milliseconds(d time.Duration) float64 {
+// Milliseconds is a latency for a file, to 10 microseconds.
+func Milliseconds(d time.Duration) float64 {
 	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
 }
