@@ -26,6 +26,10 @@ type Handler interface {
 // eventsPerTurn bounds one turn, so that timers and the mailbox get their time.
 const eventsPerTurn = 256
 
+// idleAfter is how long a loop has to be without an event before it waits in the
+// way that costs less meanwhile and more to wake up from, see sys.EpollWait.
+const idleAfter = 50 * time.Millisecond
+
 // Stats counts what a loop did. Its fields may be read by any goroutine.
 type Stats struct {
 	Turns atomic.Uint64 // returns of epoll_wait
@@ -47,6 +51,7 @@ type Loop struct {
 	Timers  *Wheel
 	alarmAt int64 // millisecond that the timer descriptor is set to; 0 = none
 	now     clock.Time
+	busyAt  clock.Time // last turn that had something to do, timers aside
 	events  []sys.Event
 	later   []Token // to be called again in the next turn
 	spare   []Token
@@ -136,7 +141,7 @@ func (l *Loop) Run() {
 // Turn waits for at most that long (negative: until something is due) and
 // then handles one batch of events, what Later put off, and what is due.
 func (l *Loop) Turn(wait time.Duration) {
-	n, errno := sys.EpollWait(l.epfd, l.events, l.timeout(wait))
+	n, errno := sys.EpollWait(l.epfd, l.events, l.timeout(wait), l.now.Sub(l.busyAt) > idleAfter)
 	if errno != 0 && errno != unix.EINTR {
 		panic("loop: epoll_wait: " + errno.Error())
 	}
@@ -153,7 +158,7 @@ func (l *Loop) Turn(wait time.Duration) {
 	}
 	l.spare = put
 
-	mail := false
+	mail, busy := false, len(put) > 0
 	for i := range l.events[:n] {
 		ev := &l.events[i]
 		t := Token(ev.Data())
@@ -165,7 +170,11 @@ func (l *Loop) Turn(wait time.Duration) {
 			l.alarmAt = 0
 			continue
 		}
+		busy = true
 		l.handler.OnEvent(t, ev.Events)
+	}
+	if busy {
+		l.busyAt = l.now
 	}
 	if mail {
 		l.Mailbox.run()

@@ -234,6 +234,40 @@ func TestWaitUnderGarbageCollection(t *testing.T) {
 	}
 }
 
+// TestIdleLoopSleeps says that a loop without work is left alone: while it waits
+// in the way of one that has work, the runtime wakes it every 10 to 20 ms.
+func TestIdleLoopSleeps(t *testing.T) {
+	r := &recorder{}
+	l := newLoop(t, r, clock.Now)
+	a, b := socketPair(t)
+	if errno := l.Add(int32(a), unix.EPOLLIN|unix.EPOLLET, MakeToken(KindSession, 0, 0, 0)); errno != 0 {
+		t.Fatal(errno)
+	}
+	unix.Write(b, []byte("x")) // so that the loop was busy once
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		l.Run()
+	}()
+	const watched = 300 * time.Millisecond
+	deadline := time.Now().Add(20 * time.Second)
+	for turns := uint64(3); turns > 2; {
+		if time.Now().After(deadline) {
+			t.Fatalf("an idle loop still made %d turns in %v", turns, watched)
+		}
+		before := l.Stats.Turns.Load()
+		time.Sleep(watched)
+		turns = l.Stats.Turns.Load() - before
+	}
+	l.Mailbox.Post(l.Stop)
+	<-done
+	if len(r.tokens) == 0 {
+		t.Fatal("the event was not delivered")
+	}
+}
+
 func TestLoopLeavesNoDescriptors(t *testing.T) {
 	count := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")

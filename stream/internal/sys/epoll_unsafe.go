@@ -49,24 +49,27 @@ func epollCtl(epfd int32, op int, fd int32, events uint32, data uint64) unix.Err
 var preemptible = !strings.Contains(os.Getenv("GODEBUG"), "asyncpreemptoff=1")
 
 // EpollWait is epoll_wait(2): it fills events and returns how many there are,
-// 0 after timeout milliseconds; -1 waits for ever.
+// 0 after timeout milliseconds; -1 waits for ever. EINTR is returned.
 //
-// It first waits without telling the Go scheduler, because giving up the P
-// around every short wait and fighting to get it back costs two workers a
-// third of their throughput. The runtime asks for the P (to stop the world, or
-// because 10 ms have passed) by a signal that ends the wait with EINTR; the
-// wait is then taken up again the scheduler's way. A signal that arrives just
-// before the wait begins is not lost for long: a runtime that waits for a P
-// repeats it every 100 us (stopTheWorldWithSema, forEachP), and sysmon repeats
-// its own every 10 ms.
-func EpollWait(epfd int32, events []Event, timeout int) (int, unix.Errno) {
+// It waits without telling the Go scheduler, because giving up the P around
+// every short wait and fighting to get it back costs two workers a third of
+// their throughput. The runtime asks for the P (to stop the world, or because
+// 10 ms have passed) by a signal that ends the wait with EINTR; the caller's
+// next function call then gives way. A signal that arrives just before the wait
+// begins is not lost for long: a runtime that waits for a P repeats it every
+// 100 us (stopTheWorldWithSema, forEachP), and sysmon repeats its own every 10 ms.
+//
+// With idle it waits the scheduler's way, so that the runtime can sleep too: a worker
+// that has nothing to do would be signalled a hundred times a second. It is not
+// for the short waits of one that has: after taking the P of a thread in a system
+// call, sysmon looks every 20 us for a while, a tenth of the CPU of a process that
+// serves a few thousand requests a second.
+func EpollWait(epfd int32, events []Event, timeout int, idle bool) (int, unix.Errno) {
 	size := uintptr(len(events))
-	if preemptible || timeout == 0 {
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))), size, uintptr(timeout), 0, 0)
-		if errno != unix.EINTR || timeout == 0 {
-			return int(n), errno
-		}
+	if timeout != 0 && (idle || !preemptible) {
+		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))), size, uintptr(timeout), 0, 0)
+		return int(n), errno
 	}
-	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))), size, uintptr(timeout), 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))), size, uintptr(timeout), 0, 0)
 	return int(n), errno
 }

@@ -113,15 +113,21 @@ func TestEpollKeepsItsData(t *testing.T) {
 		t.Fatal(errno)
 	}
 	events := make([]Event, 4)
-	if n, errno := EpollWait(ep, events, 0); n != 0 || errno != 0 {
+	if n, errno := EpollWait(ep, events, 0, false); n != 0 || errno != 0 {
 		t.Fatalf("an idle eventfd: %d events, %v", n, errno)
 	}
 	EventSignal(fd)
-	if n, errno := EpollWait(ep, events, 1000); n != 1 || errno != 0 || events[0].Data() != data {
-		t.Fatalf("%d events, %v, data %#x", n, errno, events[0].Data())
+	for _, idle := range []bool{false, true} {
+		n, errno := EpollWait(ep, events, 1000, idle)
+		for errno == unix.EINTR {
+			n, errno = EpollWait(ep, events, 1000, idle)
+		}
+		if n != 1 || errno != 0 || events[0].Data() != data {
+			t.Fatalf("idle %v: %d events, %v, data %#x", idle, n, errno, events[0].Data())
+		}
 	}
 	EventClear(fd)
-	if n, _ := EpollWait(ep, events, 0); n != 0 {
+	if n, _ := EpollWait(ep, events, 0, false); n != 0 {
 		t.Fatal("a cleared eventfd is ready")
 	}
 }
