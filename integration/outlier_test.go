@@ -98,3 +98,45 @@ func TestOutlierIsEjected(t *testing.T) {
 	}
 	t.Logf("history of u/a:\n%s", p.mustWeir("peers", "--history", "u/a"))
 }
+
+// A server that has nothing to look at the time for does not. When a reload brings
+// outlier detection it begins to: successes are compared at the end of each interval,
+// when nothing else happens.
+func TestReloadBringsOutlierDetection(t *testing.T) {
+	t.Parallel()
+	p := start(t, `
+		worker { count = 1 }
+		admin {
+		  listen = "unix:$dir/admin.sock"
+		}
+		upstream "u" {
+		  server "$a" {
+		    name      = "a"
+		    max_fails = 0
+		  }
+		  server "$b" {
+		    name      = "b"
+		    max_fails = 0
+		  }
+		  # outlier_detection
+		}
+		listener "l" {
+		  listen   = ["$listen"]
+		  upstream = "u"
+		}`, vars{"a": serve(t, func(net.Conn) {}), "b": serve(t, greeter("b"))})
+	time.Sleep(500 * time.Millisecond) // by now it has stopped looking
+	p.rewrite("# outlier_detection", `outlier_detection {
+		    consecutive_failures = 0
+		    min_success_rate     = 0.8
+		    interval             = "500ms"
+		    base_ejection_time   = "1m"
+		  }`, "reloaded")
+	eventually(t, 20*time.Second, "a is ejected", func() bool {
+		for range 10 {
+			c := dial(t, p.addr)
+			_, _ = io.ReadFull(c, make([]byte, 2)) // b greets, a is gone
+			c.Close()
+		}
+		return p.axed("u/a").Axes[axisPassive].Value == isEjected
+	})
+}

@@ -33,6 +33,11 @@ func (q *events) put(e upstream.Event) {
 	q.mu.Lock()
 	q.list = append(q.list, e)
 	q.mu.Unlock()
+	q.nudge()
+}
+
+// nudge wakes the goroutine.
+func (q *events) nudge() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -50,10 +55,12 @@ func (q *events) take() []upstream.Event {
 // tickEvery is how often outlier detection and queues look at the time.
 const tickEvery = 100 * time.Millisecond
 
-// govern sees to the consequences of events until the server stops.
+// govern sees to the consequences of events until the server stops. A server
+// whose groups need no ticks makes none, so that it sleeps when it is idle.
 func (s *Server) govern() {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
+	ticks := true
 	for {
 		select {
 		case <-s.life.Done():
@@ -63,19 +70,35 @@ func (s *Server) govern() {
 				s.follow(e)
 			}
 		case <-tick.C:
-			s.reading.RLock()
-			groups := s.groups
-			s.reading.RUnlock()
-			for _, g := range groups {
-				if g.DetectsOutliers() {
-					g.Tick(clock.Now())
-				}
-				if g.HasQueue() {
-					g.MoveQueue(clock.Now())
-				}
-			}
+		}
+		needed := s.tick()
+		switch {
+		case needed && !ticks:
+			tick.Reset(tickEvery)
+		case !needed && ticks:
+			tick.Stop()
+		}
+		ticks = needed
+	}
+}
+
+// tick lets outlier detection and queues look at the time, and reports whether
+// any group has one of them.
+func (s *Server) tick() (needed bool) {
+	s.reading.RLock()
+	groups := s.groups
+	s.reading.RUnlock()
+	for _, g := range groups {
+		if g.DetectsOutliers() {
+			needed = true
+			g.Tick(clock.Now())
+		}
+		if g.HasQueue() {
+			needed = true
+			g.MoveQueue(clock.Now())
 		}
 	}
+	return needed
 }
 
 // follow sees to the consequences of one event.

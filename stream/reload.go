@@ -508,6 +508,7 @@ func (s *Server) commit(t *transition) {
 	s.directory.Follow(s.cfg)
 	s.probe()
 	s.pacing.keep(s.groups)
+	s.events.nudge() // a group may need ticks now
 	if n := len(s.workers) + len(s.leaving) + 1; runtime.GOMAXPROCS(0) < n {
 		runtime.GOMAXPROCS(n)
 	}
