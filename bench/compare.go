@@ -15,7 +15,7 @@ import (
 func compareCommand(args []string) error {
 	fs := flag.NewFlagSet("bench compare", flag.ContinueOnError)
 	product := fs.String("product", weir, "`product` to compare: "+strings.Join(products, ", "))
-	limit := fs.Float64("fail-above", -1, "fail when a figure is worse by more than this `percent` and the ranges are apart")
+	limit := fs.Float64("fail-above", -1, "fail when a figure is worse by more than this `percent` and told apart")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func compareReports(before, after *report, product string) []change {
 }
 
 // worseBy tells that the new median is worse by more than percent of the old
-// one while the ranges are apart, or that the figure is gone.
+// one and told apart from it, or that the figure is gone.
 func (c change) worseBy(percent float64) bool {
 	if !c.before.ok() || !c.after.ok() {
 		return c.before.ok()
@@ -84,7 +84,7 @@ func (c change) worseBy(percent float64) bool {
 	if c.metric.Lower {
 		allowed = c.before.median * (1 + percent/100)
 	}
-	return c.metric.better(allowed, c.after.median) && !c.after.overlaps(c.before)
+	return c.metric.better(allowed, c.after.median) && c.after.apart(c.before)
 }
 
 func printChanges(w io.Writer, before, after *report, product string, changes []change) {
@@ -98,7 +98,7 @@ func printChanges(w io.Writer, before, after *report, product string, changes []
 	if before.Seconds != after.Seconds {
 		fmt.Fprintf(w, "**The runs were not equally long: %d s, now %d s.**\n", before.Seconds, after.Seconds)
 	}
-	fmt.Fprintf(w, "`~`: the ranges overlap, the runs do not tell the two apart.\n\n")
+	fmt.Fprintf(w, "`~`: the runs do not tell the two apart (Mann-Whitney U test, 5 %%).\n\n")
 	rows := [][]string{{"scenario", "figure", "old", "new", "new x old"}}
 	for _, c := range changes {
 		rows = append(rows, []string{c.scenario, c.metric.Name + " " + c.metric.Unit, formatSpread(c.before), formatSpread(c.after), formatVersus(c.after, c.before)})

@@ -18,14 +18,14 @@ func TestWorseBy(t *testing.T) {
 		before, after []float64
 		want          bool
 	}{
-		{"slower", rate, []float64{99, 100, 101}, []float64{88, 89, 90}, true},
-		{"slower within the limit", rate, []float64{99, 100, 101}, []float64{90, 91, 92}, false},
-		{"slower, ranges overlap", rate, []float64{85, 100, 101}, []float64{80, 81, 86}, false},
+		{"slower", rate, []float64{99, 100, 100, 101}, []float64{88, 89, 89, 90}, true},
+		{"slower within the limit", rate, []float64{99, 100, 100, 101}, []float64{90, 91, 91, 92}, false},
+		{"slower, not told apart", rate, []float64{79, 85, 100, 101}, []float64{80, 81, 81, 86}, false},
 		{"faster", rate, []float64{100}, []float64{200}, false},
-		{"more CPU", cpu, []float64{100}, []float64{111}, true},
-		{"more CPU within the limit", cpu, []float64{100}, []float64{109}, false},
-		{"less CPU", cpu, []float64{100}, []float64{50}, false},
-		{"loss where none was", cpu, []float64{0}, []float64{1}, true},
+		{"more CPU", cpu, []float64{100, 100, 100, 100}, []float64{111, 111, 111, 111}, true},
+		{"more CPU within the limit", cpu, []float64{100, 100, 100, 100}, []float64{109, 109, 109, 109}, false},
+		{"less CPU", cpu, []float64{100, 100, 100, 100}, []float64{50, 50, 50, 50}, false},
+		{"loss where none was", cpu, []float64{0, 0, 0, 0}, []float64{1, 1, 1, 1}, true},
 		{"gone", rate, []float64{100}, nil, true},
 		{"new", rate, nil, []float64{1}, false},
 	} {
@@ -38,7 +38,7 @@ func TestWorseBy(t *testing.T) {
 
 func TestPrintChanges(t *testing.T) {
 	m := metric{Name: "v", Unit: "x"}
-	before, after := oneScenario("s", m, 10, 12), oneScenario("s", m, 20, 24)
+	before, after := oneScenario("s", m, 10, 10, 12, 12), oneScenario("s", m, 20, 20, 24, 24)
 	after.Quick = true
 	after.Machine.CPU = "another"
 	before.Scenarios = append(before.Scenarios, &result{Name: "old-one", Metrics: []metric{m}})
@@ -64,7 +64,7 @@ func TestCompareCommand(t *testing.T) {
 		return filepath.Join(dir, name+".json")
 	}
 	rate := metric{Name: "v", Unit: "x"}
-	fast, slow := save("fast", oneScenario("s", rate, 100)), save("slow", oneScenario("s", rate, 50))
+	fast, slow := save("fast", oneScenario("s", rate, 100, 100, 100, 100)), save("slow", oneScenario("s", rate, 50, 50, 50, 50))
 	other := save("other", oneScenario("t", rate, 100))
 	for _, tt := range []struct {
 		args []string

@@ -5,8 +5,9 @@
 // warm-up, starts a backend and every contestant, and then goes through its
 // rounds: in each round every contestant runs once, in an order that rotates,
 // so that a slow minute of the machine hits all of them. A contestant's figure
-// is the median over the rounds; min..max stands beside it, and two contestants
-// whose ranges overlap were not told apart by this run.
+// is the median over the rounds; min..max stands beside it. Whether a run tells two
+// contestants apart is said by the Mann-Whitney U test, as in benchstat; it takes
+// four rounds to tell anything.
 //
 // A contestant is a product in a setting: nginx and nginx-2 are one product with
 // one and two workers. Comparisons between products take each in the setting

@@ -29,7 +29,7 @@ type dots struct {
 	name  string
 	color color.Color
 	times []float64 // how many times better than what 1 stands for; NaN for no mark
-	apart []bool    // false draws a ring: the ranges overlap
+	apart []bool    // false draws a ring: not told apart
 }
 
 func (d *dots) add(times float64, apart bool) {
@@ -46,7 +46,7 @@ func (r *report) plotRivals(w io.Writer) error {
 		main.add(sc.versusRival(sc.Metrics[0]))
 		cpu.add(sc.versusRival(sc.metric("cpu")))
 	}
-	return drawDots(w, "weir against the better of nginx and HAProxy", "times better than the better rival (ring: ranges overlap)", rows, []dots{main, cpu})
+	return drawDots(w, "weir against the better of nginx and HAProxy", "times better than the better rival (ring: not told apart)", rows, []dots{main, cpu})
 }
 
 // plotDirect draws each product's throughput or rate against no proxy at all.
@@ -68,13 +68,13 @@ func (r *report) plotDirect(w io.Writer) error {
 }
 
 // versusRival is how many times better weir is than the better rival, and
-// whether their ranges are apart.
+// whether the runs tell the two apart.
 func (r *result) versusRival(m metric) (times float64, apart bool) {
 	own, rival := r.figure(weir, m), r.bestRival(m)
 	if m.Lower {
-		return ratio(rival.median, own.median), !own.overlaps(rival)
+		return ratio(rival.median, own.median), own.apart(rival)
 	}
-	return ratio(own.median, rival.median), !own.overlaps(rival)
+	return ratio(own.median, rival.median), own.apart(rival)
 }
 
 // metric returns the one with a name; one without a name has no values.

@@ -57,7 +57,7 @@ func TestPlotRivals(t *testing.T) {
 	}
 	r.Scenarios[0].Contestants[5].Samples[0].Values["throughput"] = 20
 	if filled, rings := marks(mustPlot(t, r.plotRivals), "#0072B2"); filled != 2 || rings != 1 {
-		t.Errorf("ranges that overlap: got %d dots and %d rings", filled, rings)
+		t.Errorf("one that is not told apart: got %d dots and %d rings", filled, rings)
 	}
 	if mustPlot(t, madeUp().plotRivals) != svg {
 		t.Error("the same report gives another plot")
@@ -84,7 +84,7 @@ func TestPlotNothing(t *testing.T) {
 }
 
 func TestVersusRival(t *testing.T) {
-	rate := &result{Metrics: []metric{{Name: "v"}}, Contestants: []*series{runs("nginx", 10), runs(weir, 20)}}
+	rate := &result{Metrics: []metric{{Name: "v"}}, Contestants: []*series{runs("nginx", 10, 10, 10, 10), runs(weir, 20, 20, 20, 20)}}
 	if times, apart := rate.versusRival(rate.Metrics[0]); times != 2 || !apart {
 		t.Errorf("twice the rate: got %v, %v", times, apart)
 	}

@@ -75,7 +75,7 @@ func readmeText(r *report, base string) string {
 	if r.Quick {
 		quick = "**From a QUICK run, not for comparison.** "
 	}
-	fmt.Fprintf(&b, "\n%sEach in its better setting; `best` is the better of nginx and HAProxy; `~`: the ranges overlap. Taken from commit\n"+
+	fmt.Fprintf(&b, "\n%sEach in its better setting; `best` is the better of nginx and HAProxy; `~`: not told apart. Taken from commit\n"+
 		"%s on %s. All figures, the targets, and what was missed: [%s.md](%s.md).\n", quick, r.Commit, r.Machine.describe(), filepath.Base(base), base)
 	return b.String()
 }

@@ -53,7 +53,7 @@ type scenario struct {
 	// run is one measured run.
 	run func(ctx context.Context, e *env, in *instance, round int) (sample, error)
 	// fresh restarts the proxy before every run, and leaves out direct. Such
-	// scenarios weigh memory, which hardly varies, so they have fewer rounds.
+	// scenarios weigh memory, which hardly varies, so they have five rounds at most.
 	fresh bool
 }
 
@@ -151,7 +151,7 @@ func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*
 
 	rounds := e.rounds
 	if sc.fresh {
-		rounds = min(rounds, pick(e.quick, 1, 3))
+		rounds = min(rounds, pick(e.quick, 1, 5))
 	}
 	res := &result{Name: sc.name, Title: sc.title, Setup: sc.setup, Metrics: sc.metrics, Rounds: rounds}
 	for _, c := range contestants {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"golang.org/x/perf/benchmath"
 )
 
 // result is one scenario's outcome.
@@ -37,16 +39,27 @@ type goRuntime struct {
 	Work     float64 `json:"work"` // units of the scenario's work in that time
 }
 
-// spread is a metric over the rounds. Without a value every field is NaN.
-type spread struct{ median, min, max float64 }
+// spread is a metric over the rounds. Without a value every number is NaN.
+type spread struct {
+	median, min, max float64
+	values           []float64 // in no order
+}
 
-var noSpread = spread{math.NaN(), math.NaN(), math.NaN()}
+var noSpread = spread{math.NaN(), math.NaN(), math.NaN(), nil}
 
 func (s spread) ok() bool { return !math.IsNaN(s.median) }
 
-// overlaps tells that the two ranges share a value, so that the runs do not
-// tell the two apart.
-func (s spread) overlaps(o spread) bool { return s.min <= o.max && o.min <= s.max }
+// apart tells whether the runs tell the two apart: by the Mann-Whitney U test (two
+// sides, 5 %), which asks nothing of how the figures scatter. It never does with
+// fewer than four runs each, and unlike ranges it gains by more runs.
+func (s spread) apart(o spread) bool {
+	if !s.ok() || !o.ok() {
+		return false
+	}
+	t := &benchmath.DefaultThresholds
+	c := benchmath.AssumeNothing.Compare(benchmath.NewSample(slices.Clone(s.values), t), benchmath.NewSample(slices.Clone(o.values), t))
+	return c.P < c.Alpha
+}
 
 func (s *series) spread(name string) spread {
 	var values []float64
@@ -72,7 +85,7 @@ func spreadOf(values []float64) spread {
 	if len(values) == 0 {
 		return noSpread
 	}
-	return spread{median: median(values), min: slices.Min(values), max: slices.Max(values)}
+	return spread{median: median(values), min: slices.Min(values), max: slices.Max(values), values: values}
 }
 
 // median is the middle value, or the mean of the two in the middle; NaN of
@@ -169,6 +182,28 @@ func (r *result) bestRival(m metric) spread {
 		}
 	}
 	return best
+}
+
+// slowest tells whether weir is the last of the products in the scenario's first
+// figure, each in its chosen setting, and whether the runs tell it apart from
+// the next.
+func (r *result) slowest() (last, apart bool) {
+	m := r.Metrics[0]
+	own := r.figure(weir, m)
+	if !own.ok() {
+		return false, false
+	}
+	next := noSpread
+	for _, name := range rivalProducts {
+		s := r.figure(name, m)
+		if s.ok() && !m.better(s.median, own.median) {
+			return false, false
+		}
+		if s.ok() && (!next.ok() || m.better(next.median, s.median)) {
+			next = s
+		}
+	}
+	return next.ok(), own.apart(next)
 }
 
 func (m metric) better(a, b float64) bool {

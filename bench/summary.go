@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 )
 
 // printReport writes the whole report, the summary first. The plots stand
@@ -23,12 +24,12 @@ func printSummary(w io.Writer, r *report) {
 	if r.Quick {
 		fmt.Fprintf(w, "**QUICK run, not for comparison.** ")
 	}
-	if r.Rounds < 3 {
-		fmt.Fprintf(w, "**Fewer than three rounds: ranges that are apart mean little.** ")
+	if r.Rounds < 4 {
+		fmt.Fprintf(w, "**Fewer than four rounds tell nothing apart.** ")
 	}
 	fmt.Fprintf(w, "Every product in the setting that is best in the scenario's first figure, which is in brackets unless it is\n"+
-		"one worker and nothing special. `~`: the ranges of weir and of the better rival overlap, the run does not tell them\n"+
-		"apart. Reached is by the medians: `yes` with ranges apart, `not told apart` when they overlap.\n\n")
+		"one worker and nothing special. `~`: the run does not tell weir and the better rival apart (Mann-Whitney U test, 5 %%).\n"+
+		"Reached is by the medians: `yes` when told apart from the rival, else `not told apart`.\n\n")
 	head := append([]string{"scenario", "figure"}, products...)
 	rows := [][]string{append(head, "weir x direct", "weir x best", "target", "reached")}
 	count := map[verdict]int{}
@@ -53,14 +54,34 @@ func printSummary(w io.Writer, r *report) {
 		}
 	}
 	printTable(w, rows)
-	fmt.Fprintf(w, "\nTargets: %d reached, %d missed, %d not told apart, %d without figures.\n\nTook %s.\n",
-		count[reached], count[missed], count[notApart], count[noFigures], r.Took)
+	fmt.Fprintf(w, "\nTargets: %d reached, %d missed, %d not told apart, %d without figures.\n\n%s\n\nTook %s.\n",
+		count[reached], count[missed], count[notApart], count[noFigures], r.describeSlowest(), r.Took)
 }
 
-// formatVersus is a ratio of medians, marked when the ranges overlap.
+// describeSlowest names the scenarios in which weir is the last of all.
+func (r *report) describeSlowest() string {
+	var clear, perhaps []string
+	for _, sc := range r.Scenarios {
+		switch last, apart := sc.slowest(); {
+		case last && apart:
+			clear = append(clear, sc.Name)
+		case last:
+			perhaps = append(perhaps, sc.Name)
+		}
+	}
+	list := func(names []string) string {
+		if len(names) == 0 {
+			return "none"
+		}
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("First figures in which weir is the last of all, told apart from the next: %s; by its median only: %s.", list(clear), list(perhaps))
+}
+
+// formatVersus is a ratio of medians, marked when the runs do not tell the two apart.
 func formatVersus(own, other spread) string {
 	cell := formatRatio(ratio(own.median, other.median))
-	if own.ok() && other.ok() && own.overlaps(other) {
+	if own.ok() && other.ok() && !own.apart(other) {
 		cell += " ~"
 	}
 	return cell

@@ -111,8 +111,8 @@ func TestProductAndSetting(t *testing.T) {
 func TestSpreadSkipsFailedRuns(t *testing.T) {
 	s := runs(weir, 1, 3)
 	s.Samples = append(s.Samples, sample{Round: 3, Failed: "no answer"})
-	if got, want := s.spread("v"), (spread{2, 1, 3}); got != want {
-		t.Errorf("got %v, want %v", got, want)
+	if got := s.spread("v"); got.median != 2 || got.min != 1 || got.max != 3 {
+		t.Errorf("got %v, want 2 (1..3)", got)
 	}
 	if !s.flawed() {
 		t.Error("a series with a failed run is not flawed")
@@ -123,20 +123,20 @@ func TestSpreadSkipsFailedRuns(t *testing.T) {
 	}
 }
 
-func TestSummaryMarksOverlap(t *testing.T) {
+func TestSummaryMarksWhatIsNotToldApart(t *testing.T) {
 	summary := func(own *series) string {
 		var b strings.Builder
 		printSummary(&b, &report{Scenarios: []*result{{
 			Name: "s", Metrics: rateOnly,
-			Contestants: []*series{runs(direct, 40), runs("nginx", 1), runs("nginx-2", 10, 14), runs("haproxy", 9), own},
+			Contestants: []*series{runs(direct, 40), runs("nginx", 1), runs("nginx-2", 10, 11, 12, 13, 14), runs("haproxy", 9), own},
 		}}})
 		return b.String()
 	}
-	if got := summary(runs(weir, 12, 20)); !strings.Contains(squeeze(got), "| s | v x | 40.0 | 12.0 [2] | 9.00 | 16.0 | 0.40 | 1.33 ~ |") {
-		t.Errorf("overlapping ranges are not marked:\n%s", got)
+	if got := summary(runs(weir, 11.5, 12.5, 16, 18, 20)); !strings.Contains(squeeze(got), "| s | v x | 40.0 | 12.0 [2] | 9.00 | 16.0 | 0.40 | 1.33 ~ |") {
+		t.Errorf("what is not told apart is not marked:\n%s", got)
 	}
-	if got := summary(runs(weir, 16, 20)); !strings.Contains(squeeze(got), "| 18.0 | 0.45 | 1.50 |") {
-		t.Errorf("ranges apart:\n%s", got)
+	if got := summary(runs(weir, 13.5, 15, 18, 19, 20)); !strings.Contains(squeeze(got), "| 18.0 | 0.45 | 1.50 |") {
+		t.Errorf("told apart, though the ranges overlap:\n%s", got)
 	}
 }
 
@@ -187,5 +187,37 @@ func TestParseOptions(t *testing.T) {
 		if _, err := parseOptions(args); err == nil {
 			t.Errorf("parseOptions(%q): want an error", args)
 		}
+	}
+}
+
+func TestSlowest(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		lower          bool
+		nginx, haproxy []float64
+		weir           []float64
+		last, apart    bool
+	}{
+		{"last by far", false, []float64{9, 9, 9, 9}, []float64{8, 8, 8, 8}, []float64{7, 7, 7, 7}, true, true},
+		{"last by its median", false, []float64{9, 9, 9, 9}, []float64{6, 8, 8, 9}, []float64{5, 7, 7, 9}, true, false},
+		{"in the middle", false, []float64{9, 9, 9, 9}, []float64{6, 6, 6, 6}, []float64{7, 7, 7, 7}, false, false},
+		{"less is better", true, []float64{9, 9, 9, 9}, []float64{8, 8, 8, 8}, []float64{10, 10, 10, 10}, true, true},
+		{"one rival", false, []float64{9, 9, 9, 9}, nil, []float64{7, 7, 7, 7}, true, true},
+		{"no rival", false, nil, nil, []float64{7, 7, 7, 7}, false, false},
+		{"no figure", false, []float64{9, 9, 9, 9}, nil, nil, false, false},
+	} {
+		r := &result{Name: tt.name, Metrics: []metric{{Name: "v", Lower: tt.lower}},
+			Contestants: []*series{runs("nginx", tt.nginx...), runs("haproxy", tt.haproxy...), runs(weir, tt.weir...)}}
+		if last, apart := r.slowest(); last != tt.last || apart != tt.apart {
+			t.Errorf("%s: last %v, told apart %v", tt.name, last, apart)
+		}
+	}
+	got := (&report{Scenarios: []*result{
+		{Name: "a", Metrics: rateOnly, Contestants: []*series{runs("nginx", 9, 9, 9, 9), runs(weir, 7, 7, 7, 7)}},
+		{Name: "b", Metrics: rateOnly, Contestants: []*series{runs("nginx", 8), runs(weir, 7)}},
+		{Name: "c", Metrics: rateOnly, Contestants: []*series{runs("nginx", 8), runs(weir, 9)}},
+	}}).describeSlowest()
+	if want := "First figures in which weir is the last of all, told apart from the next: a; by its median only: b."; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

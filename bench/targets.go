@@ -64,8 +64,8 @@ const (
 	noFigures verdict = "no figures"
 )
 
-// judge compares the medians with the goal. A miss is a miss, whatever the
-// ranges; what is reached while the ranges overlap may be chance.
+// judge compares the medians with the goal. A miss is a miss, told apart or not;
+// what is reached and not told apart from the rival may be chance.
 func (t target) judge(sc *result, m metric) verdict {
 	own, other := sc.figure(weir, m), sc.bestRival(m)
 	if t.rival != "" {
@@ -77,7 +77,7 @@ func (t target) judge(sc *result, m metric) verdict {
 		return noFigures
 	case got != t.ratio && !m.better(got, t.ratio):
 		return missed
-	case own.overlaps(other):
+	case !own.apart(other):
 		return notApart
 	}
 	return reached

@@ -51,20 +51,20 @@ func TestJudge(t *testing.T) {
 		own    []float64
 		want   verdict
 	}{
-		{"above, ranges apart", rate, target{ratio: 1.2}, []float64{11.5, 12.5, 13}, reached},
-		{"just reached", rate, target{ratio: 1.2}, []float64{12}, reached},
-		{"above, ranges overlap", rate, target{ratio: 1.2}, []float64{10, 12.5, 13}, notApart},
-		{"missed, though ahead", rate, target{ratio: 1.2}, []float64{11.5, 11.9, 13}, missed},
-		{"missed, ranges overlap", rate, target{ratio: 1.2}, []float64{9, 11, 13}, missed},
-		{"less is better", memory, target{ratio: 0.5}, []float64{1}, reached},
+		{"above, told apart", rate, target{ratio: 1.2}, []float64{11.5, 12, 12.5, 13, 13}, reached},
+		{"just reached", rate, target{ratio: 1.2}, []float64{12, 12, 12, 12}, reached},
+		{"above, not told apart", rate, target{ratio: 1.2}, []float64{9, 9, 12.5, 13, 13}, notApart},
+		{"missed, though ahead", rate, target{ratio: 1.2}, []float64{11.5, 11.8, 11.9, 13, 13}, missed},
+		{"missed, not told apart", rate, target{ratio: 1.2}, []float64{9, 9, 10, 11, 13}, missed},
+		{"less is better", memory, target{ratio: 0.5}, []float64{1, 1, 1, 1}, reached},
 		{"less is better, missed", memory, target{ratio: 0.5}, []float64{4}, missed},
-		{"against one product", memory, target{0.5, "haproxy"}, []float64{4}, reached},
+		{"against one product", memory, target{0.5, "haproxy"}, []float64{4, 4, 4, 4}, reached},
 		{"against one that was not there", memory, target{0.5, "envoy"}, []float64{4}, noFigures},
 		{"no run ended", rate, target{ratio: 1.2}, nil, noFigures},
 	} {
-		nginx, haproxy := runs("nginx", 9, 10, 11), runs("haproxy", 3)
+		nginx, haproxy := runs("nginx", 9, 9, 10, 11, 11), runs("haproxy", 3, 3, 3, 3)
 		if tt.metric.Lower {
-			nginx, haproxy = runs("nginx", 3), runs("haproxy", 9, 10, 11)
+			nginx, haproxy = runs("nginx", 3, 3, 3, 3), runs("haproxy", 9, 9, 10, 11, 11)
 		}
 		sc := &result{Metrics: []metric{tt.metric}, Contestants: []*series{nginx, haproxy, runs(weir, tt.own...)}}
 		if got := tt.target.judge(sc, tt.metric); got != tt.want {
