@@ -176,6 +176,7 @@ func (w *Worker) connect(s *session) {
 		s.tries++
 		s.stats.Sessions.Add(1)
 		w.stats.UpstreamConnections.Add(1)
+		s.setPhase(connecting)
 
 		errno, local := w.dial(s)
 		switch {
@@ -184,7 +185,6 @@ func (w *Worker) connect(s *session) {
 				return
 			}
 		case errno == unix.EINPROGRESS:
-			s.setPhase(connecting)
 			at, ok := w.expectHedge(s)
 			if !ok {
 				at = s.picked.Add(s.listener.ConnectTimeout)

@@ -41,7 +41,7 @@ var phaseEdges = [...]uint8{
 	queued:     1<<accepted | 1<<queued | 1<<pausing | 1<<connecting | 1<<relaying,
 	pausing:    1<<accepted | 1<<queued | 1<<pausing | 1<<connecting | 1<<relaying,
 	connecting: 1<<accepted | 1<<queued | 1<<pausing | 1<<connecting | 1<<relaying,
-	relaying:   1<<accepted | 1<<queued | 1<<pausing | 1<<connecting,
+	relaying:   1<<accepted | 1<<connecting, // accepted: taken over from another process
 	flushing:   1 << relaying,
 	refusing:   1<<accepted | 1<<queued | 1<<pausing | 1<<connecting,
 	closed:     1<<closed - 1,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -236,6 +237,51 @@ func TestBeforeFirstByteOfSilentClient(t *testing.T) {
 	q := h.accept(other)
 	c.Write([]byte("late"))
 	h.hears(q, "late")
+}
+
+// A connect to a unix socket is over at once, in the session's old phase.
+func TestBeforeFirstByteOverUnixSockets(t *testing.T) {
+	dir := t.TempDir()
+	listen := func(name string) *net.UnixListener {
+		ln, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ln.Close() })
+		return ln.(*net.UnixListener)
+	}
+	bad, good := listen("bad"), listen("good")
+	go func() {
+		for {
+			c, err := bad.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	go func() {
+		for {
+			c, err := good.Accept()
+			if err != nil {
+				return
+			}
+			io.Copy(c, c)
+			c.Close()
+		}
+	}()
+	server := func(ln *net.UnixListener) conf.Server {
+		return conf.NewServer(conf.Address{Path: ln.Addr().String()})
+	}
+	h := newHarness(t, setup{peers: -1, extra: []conf.Server{server(bad), server(good)}, edit: holding})
+	for range 4 {
+		c := h.client()
+		c.Write([]byte("question"))
+		c.CloseWrite()
+		if r := h.wait(readAll(c)); string(r.bytes) != "question" || r.err != nil {
+			t.Fatalf("the client got %q, %v", r.bytes, r.err)
+		}
+	}
 }
 
 // Without anybody left the client is told as the last peer has ended it.
