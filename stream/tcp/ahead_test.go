@@ -42,40 +42,6 @@ func (h *harness) accepted(ln *net.TCPListener) (peer *net.TCPConn) {
 	return peer
 }
 
-// A peer on this machine hears in the turn that accepts the client.
-func TestFirstBytesDoNotWaitForAnEvent(t *testing.T) {
-	for name, edit := range map[string]func(*conf.Listener, *conf.Upstream){"": nil, "and are held": holding} {
-		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, setup{edit: edit})
-			c := h.eager("question")
-			h.w.Loop.Turn(5 * time.Second)
-			h.peers[0].SetDeadline(time.Now().Add(5 * time.Second))
-			p, err := h.peers[0].AcceptTCP()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Close()
-			p.SetDeadline(time.Now().Add(5 * time.Second))
-			got := make([]byte, 8)
-			if _, err := io.ReadFull(p, got); err != nil || string(got) != "question" {
-				t.Fatalf("got %q, %v", got, err)
-			}
-			s := h.last()
-			if s.phase != relaying || s.flow[down].sent != 8 || s.flow[down].pending != 0 || h.w.small.lent != 0 && edit == nil {
-				t.Errorf("%v, %d bytes sent, %d pending, %d buffers", s.phase, s.flow[down].sent, s.flow[down].pending, h.w.small.lent)
-			}
-			if s.holds() != (edit != nil) || s.holds() && s.extras.held.n != 8 {
-				t.Error("what can begin anew holds something else")
-			}
-			p.Write([]byte("answer"))
-			p.Close()
-			if r := h.wait(readAll(c)); string(r.bytes) != "answer" || r.err != nil {
-				t.Fatalf("got %q, %v", r.bytes, r.err)
-			}
-		})
-	}
-}
-
 func segmentsIn(t *testing.T, c *net.TCPConn) (all, data uint32) {
 	t.Helper()
 	info, err := unix.GetsockoptTCPInfo(rawFD(t, c), unix.IPPROTO_TCP, unix.TCP_INFO)

@@ -179,14 +179,9 @@ func (w *Worker) connect(s *session) {
 		s.setPhase(connecting)
 
 		errno, local := w.dial(s)
-		early := 0
-		if errno == unix.EINPROGRESS {
-			early, errno = w.sendEarly(s)
-		}
 		switch {
 		case errno == 0:
 			if w.onConnected(s) {
-				w.relayAtOnce(s, early)
 				return
 			}
 		case errno == unix.EINPROGRESS:
@@ -210,37 +205,6 @@ func (w *Worker) connect(s *session) {
 			}
 		}
 	}
-}
-
-// relayAtOnce relays what is there already over a connection that came about at once,
-// over which so many bytes were sent. Preconditions: onConnected returned true.
-func (w *Worker) relayAtOnce(s *session, early int) {
-	if s.phase != relaying {
-		return
-	}
-	if early > 0 {
-		w.delivered(s, down, early)
-	}
-	w.advance(s)
-}
-
-// sendEarly sends what the client has said to a peer on this machine without
-// waiting for an event: over loopback a connect is over when connect(2) returns. It
-// returns how much was sent, or EINPROGRESS if an event will tell, or why the
-// connect failed. Nothing else is changed: if the session tries another peer, that
-// one gets the bytes too.
-func (w *Worker) sendEarly(s *session) (n int, errno unix.Errno) {
-	f := &s.flow[down]
-	if f.pending == 0 || !s.peer.Addr.Addr().IsLoopback() {
-		return 0, unix.EINPROGRESS
-	}
-	n, errno = sys.Send(s.half[up].fd, f.rest(), false)
-	switch errno {
-	case unix.EAGAIN, // not yet
-		unix.ECONNRESET, unix.EPIPE: // it stood, see onConnect
-		return 0, unix.EINPROGRESS
-	}
-	return n, errno
 }
 
 // dial opens the upstream half, starts its connect and registers it. local says
@@ -702,17 +666,10 @@ func (w *Worker) deliver(s *session, d side) {
 	} else {
 		n, errno = sys.Send(dst.fd, f.rest(), false)
 	}
+	w.sent(s, d, n, errno)
 	if errno != 0 {
-		w.sent(s, d, n, errno)
 		return
 	}
-	w.delivered(s, d, n)
-}
-
-// delivered notes that so many pending bytes of flow d were written.
-func (w *Worker) delivered(s *session, d side, n int) {
-	w.sent(s, d, n, 0)
-	f := &s.flow[d]
 	f.pending -= int32(n)
 	f.off += int32(n)
 	if f.pending == 0 {
