@@ -183,14 +183,9 @@ func readLoad() (load, error) {
 		return load{}, err
 	}
 	l := load{at: time.Now(), all: all}
-	for i, pid := range processTree(os.Getpid()) {
-		st, err := readStat(pid)
-		if err != nil {
-			continue
-		}
-		l.ours += st.cpu
-		if i == 0 {
-			l.ours += st.reaped
+	for _, pid := range processTree(os.Getpid()) {
+		if st, err := readStat(pid); err == nil {
+			l.ours += st.cpu + st.reaped // PostgreSQL's sessions are its children, and end
 		}
 	}
 	return l, nil

@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -94,6 +95,41 @@ func TestParseBusy(t *testing.T) {
 		if got, err := parseBusy(bad); err == nil {
 			t.Errorf("parseBusy(%q) = %v, want an error", bad, got)
 		}
+	}
+}
+
+// What a server's children used before they ended is the bench's own too.
+func TestLoadOfEndedGrandchildren(t *testing.T) {
+	before, err := readLoad()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", "(i=0; while [ $i -lt 500000 ]; do i=$((i+1)); done); echo; read wait")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); cmd.Wait() }()
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the subshell has ended
+		t.Fatal(err)
+	}
+	after, err := readLoad()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := readStat(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used.reaped < 5*tick || after.ours-before.ours < used.reaped {
+		t.Errorf("%v were used by what has ended, and %v counted", used.reaped, after.ours-before.ours)
 	}
 }
 
