@@ -5,7 +5,7 @@
 // descriptors are non-blocking, and telling the scheduler costs two workers a
 // quarter of their throughput. Only [EpollWait] can block; see there. Nothing
 // in this package retries on EAGAIN, logs, or closes a descriptor it did not
-// open; EINTR is retried where the call may be restarted.
+// open; EINTR is retried where the call may be restarted, but not by EpollWait.
 //
 // [Sockaddr] is an address in the kernel's form, [Endpoint] a compact copy of
 // an internet address without pointers, for sessions to keep. Ports are in
