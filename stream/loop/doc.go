@@ -27,14 +27,31 @@
 //
 // # Where the time goes
 //
-// Shares of a worker's CPU by perf (cpu-clock, 2 to 5 kHz) on the machine of
-// bench/results, a 2-core VM where a system call that does nothing takes 0.24 us,
-// with one worker:
+// Shares of weir's CPU by perf (cpu-clock, 4 kHz, call graphs), in per cent, on the
+// machine of bench/results, a 2-core VM where a system call that does nothing takes
+// 0.24 us, with one worker. Epoll is waiting and registering; close has shutdown in it:
 //
 //	                        user  send  recv  connect  close  epoll  the rest
-//	64 keep-alive requests    6 %  70 %  14 %      -       -    5 %   5 %
-//	a connection a request    8 %  16 %   5 %    22 %    23 %    7 %  19 % (shutdown, accept, socket)
-//	one bulk stream           2 %  splice into the pipe 13 %, out of it 72 %          the rest 13 %
+//	64 keep-alive requests     7    72    13        -      -      4   4
+//	the same, 16 KiB each      6    69    14        -      -      8   3
+//	1 round trip               7    33     8        -      -     48   4
+//	16 round trips             7    70    14        -      -      5   4
+//	redis -P 1                 6    72    11        -      -      5   6
+//	redis -P 16                8    71    11        -      -      5   5
+//	pgbench -S                 6    56     8        -      -      4  26: 25 leaving calls
+//	a connection a request     6    13     4       26     32      6  13: accept, socket
+//	the same, 1000 servers    12    12     4       25     28      6  13: 7 of user is the pick
+//	a burst of connects        6    19     5       19     32      7  12
+//	pgbench -C                11    24     5        7     13     24  16: 5 the runtime's own
+//
+//	                        user  splice in  splice out  send, recv  epoll  the rest
+//	1 bulk stream              3         19          67           1      7   3
+//	the other way              3         16          70           1      6   4
+//	8 bulk streams             3         30          58           3      3   3
+//	mixed                      4         33          25          18      4  16: 15 leaving calls
+//
+// Leaving a call is where another process, which the call woke, takes the core. In
+// one round trip at a time weir sleeps twice, and waking up is half of what it does.
 //
 // A write does most of the work because loopback delivers in it: two thirds of a
 // send is the receiver's side of TCP and waking who waits for it. The kernel
@@ -43,9 +60,9 @@
 // between: the floor. Counted in samples for each round trip of 16 connections,
 // C spent 0.5 us in user space and 20.6 in the kernel, weir 1.5 and 22.2: three
 // layers of Go's system call wrappers, the worker's own bookkeeping, and file
-// descriptors that cost a reference count each once a process has threads. In
-// bench/results the floor is no faster than nginx, HAProxy and weir at small
-// messages, and at one bulk stream: their ranges overlap everywhere. A relay
+// descriptors that cost a reference count each once a process has threads. In 30
+// interleaved rounds, two copies each, weir had 0.96 of the floor's rate and 1.06 of
+// its CPU, and nginx 0.96 of weir's rate and 1.05 of its CPU. A relay
 // that moves bytes by epoll and one system call each is where it can be. Requests
 // of pgbench and Redis, one at a time, are such round trips too.
 //
@@ -73,6 +90,9 @@
 //
 //   - Another stub for the system call, in assembly: 260 ns for an empty call,
 //     245 by x/sys.
+//   - Two workers on a core each, and with SO_INCOMING_CPU to have connections on the
+//     client's core: 0.95 to 0.99 of the rate with a connection a request, 0.98 to
+//     1.05 at 64 requests.
 //   - A short slice for the worker (sched_setattr, 100 us): 0.92 to 1.03 of the
 //     rate, and the same p99 of messages beside bulk. A long one, SCHED_BATCH, a core of its own: 0.96 to 0.98.
 //   - A Go runtime whose scheduler never asks for the thread (forcePreemptNS out of
