@@ -128,7 +128,7 @@ func TestReloadBringsOutlierDetection(t *testing.T) {
 	p.rewrite("# outlier_detection", `outlier_detection {
 		    consecutive_failures = 0
 		    min_success_rate     = 0.8
-		    interval             = "500ms"
+		    interval             = "2s"
 		    base_ejection_time   = "1m"
 		  }`, "reloaded")
 	eventually(t, 20*time.Second, "a is ejected", func() bool {
