@@ -70,8 +70,9 @@ func (s *session) unheardOf() bool {
 	return s.holds() && s.flow[up].read == 0 && (s.half[up].ended || s.half[up].broken()) && !s.half[down].broken()
 }
 
-// startOver gives a session to another peer, with all that its client has sent. If
-// there is none left, the session is closed.
+// startOver gives a session to another peer, with all that its client has sent, in
+// the next turn: in this one there may be an event left of the half that is closed
+// here. If there is no peer left, the session is closed.
 func (w *Worker) startOver(s *session) {
 	w.abandonTurn(s)
 	why := stats.PeerClosed
@@ -86,6 +87,8 @@ func (w *Worker) startOver(s *session) {
 	s.flow[up].done = false
 	s.halfClosed, s.guarded, s.firstByte, s.reason = false, false, 0, why
 	if w.nextUpstream(s, upstream.Failed, why, decisions.EndedUnheard) {
-		w.connect(s)
+		s.setPhase(pausing)
+		s.anew = true
+		w.putOff(s)
 	}
 }

@@ -49,6 +49,7 @@ type session struct {
 	watched    bool // the timer will have the session looked at
 	halfClosed bool // one side has ended its input and the other was told
 	putOff     bool // the loop will call again in the next turn
+	anew       bool // it begins anew in the next turn: see startOver
 	packed     bool // on its way to another process: it stands still
 	refused    bool // by that: it ends here
 	entered    bool // it has a place among the listener's clients
@@ -279,6 +280,11 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 		}
 		if h.hungUp {
 			w.leaveEarly(s)
+		}
+	case pausing:
+		if s.anew && events == 0 {
+			s.anew = false
+			w.connect(s)
 		}
 	case refusing:
 		w.speak(s)

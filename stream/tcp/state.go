@@ -15,8 +15,8 @@ import (
 //	    ├──> refusing ────────┴──────────────┴───────────────────────┤
 //	    └────────────────────────────────────────────────────────────┘
 //
-// A session goes back from relaying to another peer only while it holds all that
-// its client has sent (hold.go), and is refused from wherever it has no peer.
+// A session goes back from relaying to another peer, by pausing, only while it holds
+// all that its client has sent (hold.go), and is refused from wherever it has no peer.
 // Only setPhase assigns it.
 type phase uint8
 
@@ -38,9 +38,9 @@ func (p phase) String() string {
 
 // phaseEdges holds, for each phase, the set of phases that may come before it.
 var phaseEdges = [...]uint8{
-	queued:     1<<accepted | 1<<queued | 1<<pausing | 1<<connecting | 1<<relaying,
+	queued:     1<<accepted | 1<<queued | 1<<pausing | 1<<connecting,
 	pausing:    1<<accepted | 1<<queued | 1<<pausing | 1<<connecting | 1<<relaying,
-	connecting: 1<<accepted | 1<<queued | 1<<pausing | 1<<connecting | 1<<relaying,
+	connecting: 1<<accepted | 1<<queued | 1<<pausing | 1<<connecting,
 	relaying:   1<<accepted | 1<<connecting, // accepted: taken over from another process
 	flushing:   1 << relaying,
 	refusing:   1<<accepted | 1<<queued | 1<<pausing | 1<<connecting,

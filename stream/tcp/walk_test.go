@@ -239,7 +239,33 @@ func TestBeforeFirstByteOfSilentClient(t *testing.T) {
 	h.hears(q, "late")
 }
 
-// A connect to a unix socket is over at once, in the session's old phase.
+// The client's bytes and the peer's reset come together: what is left to be told of
+// the old connection does not end a session that waits for another.
+func TestBeforeFirstByteThenQueue(t *testing.T) {
+	h := newHarness(t, setup{peers: 2, edit: func(l *conf.Listener, u *conf.Upstream) {
+		holding(l, u)
+		for i := range u.Servers {
+			u.Servers[i].MaxConns = 1
+		}
+		u.Queue = &conf.Queue{Max: 2, Timeout: time.Minute}
+	}})
+	c, p := h.dial()
+	other := 0
+	if p.LocalAddr().String() == h.peers[0].Addr().String() {
+		other = 1
+	}
+	second, _ := h.dial()
+	third := h.queue()
+	c.Write([]byte("question"))
+	reset(p)
+	h.turnUntil("it waits too", func() bool { return h.waiting() == 2 })
+	reset(second)
+	h.accept(other)
+	reset(third)
+	h.hears(h.accept(other), "question")
+}
+
+// A connect to a unix socket is over at once.
 func TestBeforeFirstByteOverUnixSockets(t *testing.T) {
 	dir := t.TempDir()
 	listen := func(name string) *net.UnixListener {
