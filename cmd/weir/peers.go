@@ -273,7 +273,7 @@ func newWeightCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "weight UPSTREAM/PEER N",
 		Short:   "change the weight of a server until the configuration does",
-		Long:    "Weight changes a peer's weight at once. It stays until a reload changes the weight\nin the configuration, or until weir ends." + whereHelp,
+		Long:    "Weight changes a peer's weight at once. It stays until a reload changes the weight\nin the configuration, through upgrades too, or until weir ends." + whereHelp,
 		Example: "  weir weight orders/a 5",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

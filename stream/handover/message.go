@@ -73,6 +73,7 @@ type PeerState struct {
 	PeerRef
 	Admin     int `json:",omitempty"`
 	Weight    int // that the effective one is a part of
+	Written   int `json:",omitempty"` // weight in the configuration; 0 = not told
 	Effective int
 	Current   int
 	Fails     int           `json:",omitempty"`

@@ -474,26 +474,43 @@ func (g *Group) SetAdmin(p *Peer, a balance.Admin, cause string, now clock.Time)
 func (g *Group) SetWeight(p *Peer, weight int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.setWeightLocked(p, weight)
+}
+
+func (g *Group) setWeightLocked(p *Peer, weight int) error {
 	was := g.shape.Load()
-	b := &p.balance
-	old := *b
-	b.Effective, b.Weight = b.Effective*weight/b.Weight, weight
-	// What methods have worked out of the weights is made anew.
+	old := p.balance
+	p.weighLocked(weight)
 	is := *was
-	for tier, peers := range was.state {
-		if len(peers) == 0 || !slices.Contains(peers, b) {
+	for tier, peers := range was.peers {
+		if !slices.Contains(peers, p) {
 			continue
 		}
-		m, err := balance.New(methodOptions(&was.balance, g.seed), peers)
-		if err != nil {
-			*b = old
+		if err := is.remakeLocked(tier, was.methods[tier], g.seed); err != nil {
+			p.balance = old
 			return fmt.Errorf("set weight of %s in upstream %q: %w", p.Name, g.Name, err)
 		}
-		balance.Succeed(m, was.methods[tier])
-		is.methods[tier] = m
-		is.timed[tier], _ = m.(balance.Tracker)
 	}
 	g.shape.Store(&is)
+	return nil
+}
+
+// weighLocked gives the peer another weight, of which the effective one keeps its share.
+func (p *Peer) weighLocked(weight int) {
+	b := &p.balance
+	b.Effective, b.Weight = b.Effective*weight/b.Weight, weight
+}
+
+// remakeLocked makes a tier's method anew, so that what it works out of weights
+// is of those that the peers have now. It takes over what the one before has kept.
+func (sh *shape) remakeLocked(tier int, before balance.Method, seed uint64) error {
+	m, err := balance.New(methodOptions(&sh.balance, seed), sh.state[tier])
+	if err != nil {
+		return err
+	}
+	balance.Succeed(m, before)
+	sh.methods[tier] = m
+	sh.timed[tier], _ = m.(balance.Tracker)
 	return nil
 }
 

@@ -72,7 +72,7 @@ func (g *Group) Export(now clock.Time) []handover.PeerState {
 		b := &p.balance
 		st := handover.PeerState{
 			Limit: limit, CircuitOpen: open, Spoken: g.spoken,
-			PeerRef: g.Ref(p), Admin: int(b.Admin), Weight: b.Weight, Effective: b.Effective, Current: b.Current,
+			PeerRef: g.Ref(p), Admin: int(b.Admin), Weight: b.Weight, Written: p.configured.weight, Effective: b.Effective, Current: b.Current,
 			Fails: b.Fails, Accessed: ago(b.Accessed), Checked: ago(b.Checked),
 		}
 		for i, t := range b.Average {
@@ -100,7 +100,8 @@ func (g *Group) Export(now clock.Time) []handover.PeerState {
 }
 
 // Import takes over what another process knew of a peer, if the configuration
-// still has it. The operator's word holds unless the configuration says down.
+// still has it. The operator's words hold, unless the configuration says down or
+// another weight than before.
 func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -116,6 +117,9 @@ func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 		}
 		g.importLoadLocked(st, now)
 		b := &p.balance
+		if st.Written == p.configured.weight && st.Weight != b.Weight && st.Weight <= conf.MaxWeight {
+			_ = g.setWeightLocked(p, st.Weight) // else the configuration's stays
+		}
 		b.Effective = min(max(st.Effective*b.Weight/st.Weight, 0), b.Weight)
 		b.Current, b.Fails = st.Current, max(st.Fails, 0)
 		b.Accessed, b.Checked = then(st.Accessed), then(st.Checked)

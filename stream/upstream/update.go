@@ -87,16 +87,19 @@ func (g *Group) Update(plan *Plan) {
 	was, is, now := g.shape.Load(), plan.shape, clock.Now()
 	same := sameBalance(&was.balance, &is.balance) && len(plan.Added)+len(plan.Removed) == 0
 	total := 0
+	var weighed [tiers]bool // the operator has weighed peers of it
 	for tier := range is.peers {
 		same = same && len(is.peers[tier]) == len(was.peers[tier])
 		for i, fresh := range is.peers[tier] {
-			total += fresh.balance.Weight
 			p := plan.stays[fresh]
 			if p == nil {
+				total += fresh.balance.Weight
 				continue
 			}
 			same = same && p.configured.weight == fresh.configured.weight && i < len(was.peers[tier]) && was.peers[tier][i] == p
 			g.configureLocked(p, fresh, &was.rules, &is.rules, now)
+			total += p.balance.Weight
+			weighed[tier] = weighed[tier] || p.balance.Weight != fresh.balance.Weight
 			// The methods were made with the fresh peers, off the lock, and keep
 			// this slice. What they have worked out is of weights and addresses.
 			is.peers[tier][i], is.state[tier][i] = p, &p.balance
@@ -114,7 +117,12 @@ func (g *Group) Update(plan *Plan) {
 		switch {
 		case same:
 			is.methods[tier], is.timed[tier], is.peers[tier], is.state[tier] = was.methods[tier], was.timed[tier], was.peers[tier], was.state[tier]
-		case is.methods[tier] != nil && was.methods[tier] != nil:
+		case is.methods[tier] == nil:
+		case weighed[tier]:
+			// Weights are no reason to fail: with these options and as many peers it
+			// was made before.
+			_ = is.remakeLocked(tier, was.methods[tier], g.seed)
+		case was.methods[tier] != nil:
 			balance.Succeed(is.methods[tier], was.methods[tier])
 		}
 	}
@@ -152,9 +160,9 @@ func equalButKey(a, b conf.Balance) bool {
 func (g *Group) configureLocked(p, from *Peer, was, is *rules, now clock.Time) {
 	b := &p.balance
 	if from.configured.weight != p.configured.weight {
-		b.Effective = b.Effective * from.configured.weight / p.configured.weight
+		p.weighLocked(from.configured.weight) // else the operator's stays, if he has set one
 	}
-	b.Weight, b.MaxFails, b.FailTimeout, b.MaxConns, b.SlowStart = from.balance.Weight, from.balance.MaxFails, from.balance.FailTimeout, from.balance.MaxConns, from.balance.SlowStart
+	b.MaxFails, b.FailTimeout, b.MaxConns, b.SlowStart = from.balance.MaxFails, from.balance.FailTimeout, from.balance.MaxConns, from.balance.SlowStart
 	if from.configured.down != p.configured.down {
 		// The file's word has changed, so it is the later one.
 		b.Admin = balance.Up

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -284,5 +285,60 @@ func TestUpdateOfTheTier(t *testing.T) {
 			}
 			g.Release(p, Succeeded, Took{}, now)
 		}
+	}
+}
+
+// A weight that the operator has set holds until the file says another one,
+// whatever else a reload or a resolver changes.
+func TestUpdateKeepsOperatorsWeight(t *testing.T) {
+	for _, method := range []string{conf.RoundRobin, conf.WeightedRoundRobin} {
+		t.Run(method, func(t *testing.T) {
+			b := conf.DefaultBalance(method)
+			weigh := func(w int) func(s *conf.Server) {
+				return func(s *conf.Server) { s.Weight = w }
+			}
+			g := newUpdateGroup(t, b, list(weigh(2), "a", "b"))
+			now := clock.Now()
+			share := func() (ofA int) {
+				for range 20 {
+					p, _ := sessionOf(g, 0, now)
+					g.Release(p, Succeeded, Took{}, now)
+					if p.Name == "a" {
+						ofA++
+					}
+				}
+				return ofA
+			}
+			want := func(after string, weight, ofA int) {
+				t.Helper()
+				if b := g.Snapshot(nil, now)[0].Balance; b.Weight != weight || b.Effective != weight {
+					t.Errorf("%s: weight %d, effective %d, want %d", after, b.Weight, b.Effective, weight)
+				}
+				if got := share(); got != ofA {
+					t.Errorf("%s: a got %d of 20 sessions, want %d", after, got, ofA)
+				}
+			}
+			if err := g.SetWeight(g.Peers()[0], 8); err != nil {
+				t.Fatal(err)
+			}
+			want("the operator's word", 8, 16)
+			mustUpdate(t, g, b, list(weigh(2), "a", "b"))
+			want("a reload of the same file", 8, 16)
+			mustUpdate(t, g, b, list(weigh(2), "a", "c"))
+			want("another server", 8, 16)
+			old := g
+			for _, heir := range []struct {
+				file, weight, ofA int
+			}{{2, 8, 16}, {3, 3, 10}} {
+				g = newUpdateGroup(t, b, list(weigh(heir.file), "a", "c"))
+				for _, st := range old.Export(now) {
+					g.Import(&st, now)
+				}
+				want(fmt.Sprintf("an upgrade to a file with weight %d", heir.file), heir.weight, heir.ofA)
+			}
+			g = old
+			mustUpdate(t, g, b, list(weigh(3), "a", "c"))
+			want("another weight in the file", 3, 10)
+		})
 	}
 }
