@@ -93,7 +93,9 @@ func (g *group) picked(s *Selection, i int, now Millis) {
 	}
 	p := g.peers[i]
 	s.MarkTried(i)
-	p.Conns++
+	if p.Conns++; p.Full() {
+		Settle(g.method)
+	}
 	if now.Seconds()-p.Checked > p.FailTimeout {
 		p.Checked = now.Seconds()
 	}
@@ -105,7 +107,7 @@ func (g *group) picked(s *Selection, i int, now Millis) {
 func (g *group) connected(i int, took, now Millis) {
 	p := g.peers[i]
 	if p.Accessed < p.Checked {
-		p.Fails = 0
+		g.forgive(p)
 	}
 	if g.tracker != nil {
 		g.tracker.Connected(p, took, now)
@@ -120,20 +122,31 @@ func (g *group) firstByte(i int, took, now Millis) {
 
 func (g *group) release(i int, u Use, now Millis) {
 	p := g.peers[i]
+	if p.Full() {
+		Settle(g.method)
+	}
 	p.Conns--
 	switch {
 	case u.Failed:
+		Settle(g.method)
 		p.Fails++
 		p.Accessed, p.Checked = now.Seconds(), now.Seconds()
 		if p.MaxFails > 0 {
 			p.Effective = max(p.Effective-p.Weight/p.MaxFails, 0)
 		}
 	case p.Accessed < p.Checked:
-		p.Fails = 0
+		g.forgive(p)
 	}
 	if g.tracker != nil {
 		g.tracker.Released(p, u, now)
 	}
+}
+
+func (g *group) forgive(p *Peer) {
+	if p.Fails > 0 {
+		Settle(g.method)
+	}
+	p.Fails = 0
 }
 
 var (

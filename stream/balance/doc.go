@@ -63,6 +63,16 @@
 // first two sessions go to the light one. After 200 the heavy one has 180, where
 // its weight says 181.8, and it will never make up for the difference.
 //
+// nginx looks at every peer in every pick, and so does this package below 32
+// peers. Among more, rounds are made lazily (lazyRounds): as long as the same
+// peers take part with their whole weights, the pick keeps a heap for each weight
+// and touches log n accounts. 1,000 peers: 5,000 ns looking at each, 130 ns so;
+// 100 peers: 590 and 90 (BenchmarkPick, EPYC). Of a weir with 1,000 servers and a
+// new connection for each request that is 9 % of its CPU (two copies of each
+// binary, 20 interleaved rounds), and 1 % with 100. What changes who takes part
+// (failures, verdicts, the operator, max_conns, slow start) and who asks for an
+// account calls [Settle] first.
+//
 // # weighted_round_robin
 //
 // The classic of the Linux Virtual Server: walks round the list at a level that

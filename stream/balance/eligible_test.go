@@ -112,6 +112,7 @@ func (h *history) step() {
 func (h *history) operate() {
 	i := h.rand.IntN(len(h.models))
 	said := []Admin{Up, Up, Up, Drain, Down}[h.rand.IntN(5)]
+	Settle(h.group.method)
 	h.group.peers[i].Admin = said
 	h.models[i].operator = map[Admin]string{Up: "", Drain: "drain", Down: "down"}[said]
 }

@@ -96,6 +96,7 @@ type Probe struct {
 // Explain picks as m.Pick does and tells how it went. peers are those that m
 // was made with.
 func Explain(m Method, peers []*Peer, s *Selection, now Millis) (int, *Explanation) {
+	Settle(m)
 	e := Inspect(peers, s, now.Seconds())
 	s.why = e
 	e.Winner = m.Pick(s, now)

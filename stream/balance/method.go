@@ -11,7 +11,7 @@ type Method interface {
 	// Pick returns the index of an eligible peer that the session has not
 	// tried, or -1. It changes the method's own account of the peers and
 	// nothing else: the caller marks the peer as tried, counts the connection
-	// and moves Checked.
+	// and moves Checked. That account may be behind until Settle.
 	Pick(s *Selection, now Millis) int
 }
 
@@ -130,6 +130,7 @@ type saver interface {
 // Rehearse explains the pick that the next session would get, and leaves
 // everything as it was.
 func Rehearse(m Method, peers []*Peer, s *Selection, now Millis) (int, *Explanation) {
+	Settle(m)
 	before := make([]Peer, len(peers))
 	for i, p := range peers {
 		before[i] = *p

@@ -1,5 +1,7 @@
 package balance
 
+import "math"
+
 // Millis is an instant, or a span, in milliseconds on the caller's monotonic
 // clock.
 type Millis int64
@@ -10,6 +12,8 @@ func (m Millis) Seconds() Seconds { return Seconds(m / 1000) }
 // Seconds is an instant in whole seconds, the resolution of nginx's failure
 // windows.
 type Seconds int64
+
+const maxSeconds Seconds = math.MaxInt64
 
 // Never is the instant of what has not happened.
 const Never Seconds = 0
@@ -36,7 +40,7 @@ type Peer struct {
 
 	// guarded by the caller's lock
 	Effective int // share left after failures, 0..Weight; starts at Weight
-	Current   int // smooth round robin's account
+	Current   int // smooth round robin's account; see Settle
 	Conns     int // sessions that hold the peer, connecting ones included
 	Fails     int // failures since the last success that counted
 	Admin     Admin

@@ -1,7 +1,12 @@
 package balance
 
 func init() {
-	register("round_robin", registration{make: func(_ Options, peers []*Peer) (Method, error) { return roundRobin(peers), nil }})
+	register("round_robin", registration{make: func(_ Options, peers []*Peer) (Method, error) {
+		if len(peers) < lazyFrom {
+			return roundRobin(peers), nil
+		}
+		return lazyRoundRobin{peers, newLazyRounds(peers)}, nil
+	}})
 }
 
 // roundRobin is smooth weighted round robin
@@ -9,6 +14,22 @@ func init() {
 type roundRobin []*Peer
 
 func (m roundRobin) Pick(s *Selection, now Millis) int { return smooth(m, s, now) }
+
+// lazyRoundRobin is roundRobin of many peers.
+type lazyRoundRobin struct {
+	roundRobin
+	*lazyRounds
+}
+
+func (m lazyRoundRobin) Pick(s *Selection, now Millis) int {
+	switch {
+	case s.why != nil, s.triedAny():
+		m.settle()
+	case m.begin(now.Seconds()):
+		return m.round()
+	}
+	return m.roundRobin.Pick(s, now)
+}
 
 // smooth makes one round over all eligible peers. The other methods come here
 // when their own way has led nowhere.

@@ -54,6 +54,15 @@ func (s *Selection) MarkTried(i int) {
 	s.triedMore[i/64-1] |= 1 << (i % 64)
 }
 
+// triedAny reports whether the session has attempted any peer.
+func (s *Selection) triedAny() bool {
+	tried := s.tried
+	for _, word := range s.triedMore {
+		tried |= word
+	}
+	return tried != 0
+}
+
 // eligible walks the peers from index from on that the session may be given.
 // The compiler turns it into the plain loop; see BenchmarkPick.
 func (s *Selection) eligible(peers []*Peer, from int, now Seconds) iter.Seq2[int, *Peer] {

@@ -48,6 +48,7 @@ func (p *Peer) Warmth(now Millis) float64 {
 // called. If nobody is eligible then, Wake them and pick again: slow start
 // leaves no session without a peer.
 func Rest(m Method, peers []*Peer, now Millis) bool {
+	Settle(m)
 	how := coldByTurn
 	if c, ok := m.(interface{ cold() cold }); ok {
 		how = c.cold()

@@ -140,12 +140,14 @@ func (g *Group) tell(e Event) {
 	}
 }
 
-// turnLocked notes a peer's place on an axis. Preconditions: mu is held.
+// turnLocked notes a peer's place on an axis. Whatever but time makes a peer
+// eligible or not turns one. Preconditions: mu is held.
 func (g *Group) turnLocked(p *Peer, a Axis, value, cause string, now clock.Time) {
 	was := &p.axes[a]
 	if was.Value == value {
 		return
 	}
+	g.settleLocked()
 	t := Transition{At: now, Axis: a, From: was.Value, To: value, Cause: cause}
 	*was = AxisState{value, now, cause}
 	if a == AxisCapacity {

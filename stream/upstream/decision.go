@@ -63,6 +63,7 @@ func (g *Group) Inspect(a *Attempts, now clock.Time) *Decision {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.settleLocked()
 	seconds := balance.Seconds(now.Seconds())
 	if a.tier == backup {
 		d.addPrimaries(a, seconds)

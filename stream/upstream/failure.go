@@ -154,6 +154,7 @@ func (g *Group) releaseLocked(p *Peer, o Outcome, took Took, now clock.Time) {
 	case g.shape.Load().single:
 		p.balance.Fails = 0
 	case o == Failed:
+		g.settleLocked()
 		p.failLocked(balance.Seconds(now.Seconds()))
 		g.passiveLocked(p, "max_fails failures within fail_timeout", now)
 	default:

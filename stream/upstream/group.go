@@ -296,6 +296,14 @@ func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 	return p
 }
 
+// settleLocked has the methods bring the peers' current weights up to date, and is
+// called as [balance.Settle] says.
+func (g *Group) settleLocked() {
+	for _, m := range g.shape.Load().methods {
+		balance.Settle(m)
+	}
+}
+
 // occupyLocked counts a connection on a peer.
 func (g *Group) occupyLocked(p *Peer, now balance.Millis) {
 	p.balance.Conns++
@@ -334,6 +342,7 @@ func (g *Group) pickLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
 		return p
 	}
 	if d != nil && a.tier == backup {
+		g.settleLocked()
 		d.addPrimaries(a, now.Seconds())
 	}
 	if p := g.takeLocked(a, now, d); p != nil {
@@ -479,6 +488,7 @@ func (g *Group) SetWeight(p *Peer, weight int) error {
 
 func (g *Group) setWeightLocked(p *Peer, weight int) error {
 	was := g.shape.Load()
+	g.settleLocked()
 	old := p.balance
 	p.weighLocked(weight)
 	is := *was
@@ -527,6 +537,7 @@ func (g *Group) Snapshot(out []Snapshot, now clock.Time) []Snapshot {
 		for some := range slices.Chunk(tier, snapshotAtOnce) {
 			at := len(out)
 			g.mu.Lock()
+			g.settleLocked()
 			for _, p := range some {
 				out = append(out, Snapshot{Balance: p.balance, Failures: p.failures, Axes: p.axes, Turns: p.turns, Verdict: p.left(), Ejections: p.ejections, EjectedUntil: p.ejectedUntil})
 			}

@@ -56,6 +56,7 @@ func (g *Group) Hold(p *Peer) {
 func (g *Group) Export(now clock.Time) []handover.PeerState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.settleLocked()
 	ago := func(at balance.Seconds) time.Duration {
 		if at == balance.Never {
 			return -1
@@ -105,6 +106,7 @@ func (g *Group) Export(now clock.Time) []handover.PeerState {
 func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.settleLocked()
 	then := func(ago time.Duration) balance.Seconds {
 		if ago < 0 {
 			return balance.Never

@@ -84,6 +84,7 @@ func (g *Group) Plan(u *conf.Upstream, peers []*Peer, workers int) (*Plan, error
 func (g *Group) Update(plan *Plan) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.settleLocked()
 	was, is, now := g.shape.Load(), plan.shape, clock.Now()
 	same := sameBalance(&was.balance, &is.balance) && len(plan.Added)+len(plan.Removed) == 0
 	total := 0
