@@ -78,7 +78,8 @@ func (g *Group) Plan(u *conf.Upstream, peers []*Peer, workers int) (*Plan, error
 
 // Update gives the group the configuration of a plan, which must be of its
 // present one. A peer that stays keeps its connections, failures, times and
-// current weight; its effective weight keeps its share of the weight. A peer
+// current weight, and the weight that the operator has given it unless the
+// configuration's has changed; its effective weight keeps its share of it. A peer
 // that goes is picked no more, and its sessions give it back as before. A method
 // whose peers and options are the same goes on where it was.
 func (g *Group) Update(plan *Plan) {
