@@ -40,7 +40,7 @@
 //	redis -P 16                8    71    11        -      -      5   5
 //	pgbench -S                 6    56     8        -      -      4  26: 25 leaving calls
 //	a connection a request     6    13     4       26     32      6  13: accept, socket
-//	the same, 1000 servers    12    12     4       25     28      6  13: 7 of user is the pick
+//	the same, 1000 servers     7    14     4       25     32      6  12: user was 12 before lazy rounds (stream/balance)
 //	a burst of connects        6    19     5       19     32      7  12
 //	pgbench -C                11    24     5        7     13     24  16: 5 the runtime's own
 //
