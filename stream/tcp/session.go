@@ -164,6 +164,7 @@ func (w *Worker) makeKey(s *session) {
 
 // connect picks peers until one connects at once or keeps us waiting.
 func (w *Worker) connect(s *session) {
+	s.anew = false
 	for {
 		p := w.pick(s)
 		if p == nil {
@@ -283,7 +284,6 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 		}
 	case pausing:
 		if s.anew && events == 0 {
-			s.anew = false
 			w.connect(s)
 		}
 	case refusing:

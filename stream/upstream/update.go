@@ -68,8 +68,8 @@ func (g *Group) Plan(u *conf.Upstream, peers []*Peer, workers int) (*Plan, error
 		plan.stays[p] = was
 		delete(old, id)
 	}
-	for _, p := range g.Peers() {
-		if !slices.Contains(slices.Collect(maps.Values(plan.stays)), p) {
+	for id, p := range numbered(g.Peers()) {
+		if old[id] != nil {
 			plan.Removed = append(plan.Removed, p)
 		}
 	}
