@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -448,33 +450,106 @@ func TestDrainTakesWhatWaits(t *testing.T) {
 	}
 }
 
+// pour has a client send, and its peer take, as much as they can. It returns the
+// session and what ends it.
+func (h *harness) pour() (s *session, end func()) {
+	c, p := h.dial()
+	c.SetWriteBuffer(16 << 20)
+	var both sync.WaitGroup
+	both.Go(func() { io.Copy(io.Discard, p) })
+	both.Go(func() {
+		chunk := make([]byte, 1<<20)
+		for {
+			if _, err := c.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	return h.last(), func() {
+		c.Close()
+		p.Close()
+		both.Wait()
+	}
+}
+
 // One turn of one bulk session is bounded, so that others get theirs.
 func TestTurnIsBounded(t *testing.T) {
 	for _, relay := range []Relay{Auto, Copy, Splice} {
 		h := newHarness(t, setup{relay: relay})
-		c, p := h.dial()
-		c.SetWriteBuffer(16 << 20)
-		stop := make(chan struct{})
-		go func() { defer close(stop); io.Copy(io.Discard, p) }()
-		go func() {
-			chunk := make([]byte, 1<<20)
-			for {
-				if _, err := c.Write(chunk); err != nil {
-					return
-				}
-			}
-		}()
-		s := h.last()
+		s, end := h.pour()
+		most := bulkPerTurn + spliceBytes
+		if relay == Copy {
+			most = bytesPerFlow + bufferBytes
+		}
 		for range 200 {
 			before := s.flow[down].read
 			h.w.Loop.Turn(time.Millisecond)
-			if moved := s.flow[down].read - before; moved > bytesPerTurn+spliceBytes {
+			if moved := s.flow[down].read - before; moved > uint64(most) {
 				t.Fatalf("relay %d: %d bytes in one turn", relay, moved)
 			}
 		}
-		c.Close()
-		p.Close()
-		<-stop
+		end()
+	}
+}
+
+// Many bulk sessions share what one turn may move, and who had nothing of it is the
+// first in the next.
+func TestBulkSharesTheTurn(t *testing.T) {
+	h := newHarness(t, setup{})
+	var all []*session
+	for range 20 {
+		s, end := h.pour()
+		defer end()
+		all = append(all, s)
+	}
+	h.turnUntil("all of them are spliced", func() bool {
+		return !slices.ContainsFunc(all, func(s *session) bool { return !s.flow[down].splice })
+	})
+	before := make([]uint64, len(all))
+	moves := func() (total uint64, who int) {
+		for i, s := range all {
+			if n := s.flow[down].read - before[i]; n > 0 {
+				total += n
+				who++
+			}
+			before[i] = s.flow[down].read
+		}
+		return total, who
+	}
+	moves()
+	for range 300 {
+		h.w.Loop.Turn(time.Millisecond)
+		if moved, _ := moves(); moved > bulkPerTurn+spliceBytes {
+			t.Fatalf("%d bytes in one turn", moved)
+		}
+	}
+	// Where there is little for all of them, each still gets some.
+	for round := range 20 {
+		for range 10 * len(all) {
+			h.w.bulk = 1
+			h.w.Loop.Turn(time.Millisecond)
+		}
+		if _, who := moves(); who < len(all) {
+			t.Errorf("round %d: only %d of %d sessions have moved anything", round, who, len(all))
+		}
+	}
+}
+
+// Beside messages bulk leaves off sooner.
+func TestBulkBesideMessages(t *testing.T) {
+	h := newHarness(t, setup{})
+	c, p := h.dial()
+	s, end := h.pour()
+	defer end()
+	h.turnUntil("the bulk is spliced", func() bool { return s.flow[down].splice })
+	for range 100 {
+		c.Write([]byte("?"))
+		h.hears(p, "?")
+		before := s.flow[down].read
+		h.w.Loop.Turn(time.Millisecond)
+		if moved := s.flow[down].read - before; moved > bytesPerFlow+spliceBytes {
+			t.Fatalf("%d bytes in one turn", moved)
+		}
 	}
 }
 

@@ -36,7 +36,9 @@ const (
 	quietAccepts   = 16                     // that nobody's first bytes are looked for, after a client that had none
 	aheadBuffers   = 256                    // lent ones beyond which no first bytes are looked for
 	roundsPerTurn  = 64                     // reads of one flow
-	bytesPerTurn   = 1 << 20                // of one flow, checked before each read
+	bytesPerFlow   = 1 << 20                // in one turn: see hadItsPart
+	bulkPerTurn    = 8 << 20                // of all flows with bulk together
+	messagesAbout  = 100 * time.Millisecond // for so long after a message more may come
 	spliceBelow    = 2 << 10                // a spliced read under this many bytes turns the flow back to copying
 	resumeAfter    = 100 * time.Millisecond // how soon a paused worker looks for room
 	poolKeep       = 16                     // free pipes and buffers that an idle worker keeps
@@ -77,24 +79,27 @@ type Worker struct {
 	ephemeralLast  uint16
 
 	// owned by the loop's thread
-	sessions loop.Slab[session]
-	sockets  []socket
-	pipes    pipePool
-	small    bufferPool
-	large    bufferPool
-	walks    []*walk                  // unused ones
-	extras   *extras                  // unused ones, a list
-	first    map[*upstream.Peer]int32 // slot of a session of the peer, from which links lead to the others; -1 = none
-	buf      []byte                   // every read goes here first
-	addr     sys.Sockaddr             // scratch
-	record   accesslog.Record         // scratch
-	logs     logs
-	began    func() // nil = nobody counts
-	ended    func()
-	paused   bool       // accepting waits for room
-	handing  bool       // or for another process to take over
-	noRTOMax bool       // the kernel has no TCP_RTO_MAX_MS
-	told     clock.Time // when the operator was last told of a pause
+	sessions  loop.Slab[session]
+	sockets   []socket
+	pipes     pipePool
+	small     bufferPool
+	large     bufferPool
+	walks     []*walk                  // unused ones
+	extras    *extras                  // unused ones, a list
+	bulk      int                      // bytes that spliced flows may still move in this turn
+	served    []loop.Token             // sessions that have moved some of them, and have more
+	messageAt clock.Time               // when less than a buffer of bytes was last passed on
+	first     map[*upstream.Peer]int32 // slot of a session of the peer, from which links lead to the others; -1 = none
+	buf       []byte                   // every read goes here first
+	addr      sys.Sockaddr             // scratch
+	record    accesslog.Record         // scratch
+	logs      logs
+	began     func() // nil = nobody counts
+	ended     func()
+	paused    bool       // accepting waits for room
+	handing   bool       // or for another process to take over
+	noRTOMax  bool       // the kernel has no TCP_RTO_MAX_MS
+	told      clock.Time // when the operator was last told of a pause
 
 	roused roused // sessions that others want to go on
 }
@@ -151,6 +156,7 @@ func NewWorker(l *loop.Loop, opt Options) *Worker {
 		small:   bufferPool{size: smallBytes, stats: opt.Stats},
 		large:   bufferPool{size: bufferBytes, stats: opt.Stats},
 		sockets: []socket{},
+		bulk:    bulkPerTurn,
 		first:   map[*upstream.Peer]int32{},
 	}
 	w.roused.post = w.goOn
@@ -314,7 +320,14 @@ func (w *Worker) OnTimer(id int32) {
 }
 
 // EndTurn implements loop.Handler.
-func (w *Worker) EndTurn() { w.sessions.Recycle() }
+func (w *Worker) EndTurn() {
+	w.sessions.Recycle()
+	w.bulk = bulkPerTurn
+	for _, t := range w.served {
+		w.Loop.Later(t)
+	}
+	w.served = w.served[:0]
+}
 
 // onAccept takes connections from a listening socket, so many in one turn. To
 // ask for one that is not there costs nearly as much as to take one; so it asks
