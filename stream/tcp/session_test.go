@@ -492,8 +492,7 @@ func TestTurnIsBounded(t *testing.T) {
 	}
 }
 
-// Many bulk sessions share what one turn may move, and who had nothing of it is the
-// first in the next.
+// Many bulk sessions share what one turn may move.
 func TestBulkSharesTheTurn(t *testing.T) {
 	h := newHarness(t, setup{})
 	var all []*session
@@ -506,31 +505,58 @@ func TestBulkSharesTheTurn(t *testing.T) {
 		return !slices.ContainsFunc(all, func(s *session) bool { return !s.flow[down].splice })
 	})
 	before := make([]uint64, len(all))
-	moves := func() (total uint64, who int) {
+	moves := func() (total uint64) {
 		for i, s := range all {
-			if n := s.flow[down].read - before[i]; n > 0 {
-				total += n
-				who++
-			}
+			total += s.flow[down].read - before[i]
 			before[i] = s.flow[down].read
 		}
-		return total, who
+		return total
 	}
 	moves()
 	for range 300 {
 		h.w.Loop.Turn(time.Millisecond)
-		if moved, _ := moves(); moved > bulkPerTurn+spliceBytes {
+		if moved := moves(); moved > bulkPerTurn+spliceBytes {
 			t.Fatalf("%d bytes in one turn", moved)
 		}
 	}
-	// Where there is little for all of them, each still gets some.
-	for round := range 20 {
-		for range 10 * len(all) {
-			h.w.bulk = 1
-			h.w.Loop.Turn(time.Millisecond)
+}
+
+// Who had nothing of what a turn may move is the first in the next.
+func TestBulkTakesTurns(t *testing.T) {
+	h := newHarness(t, setup{})
+	all := make([]*session, 3)
+	for i := range all {
+		s, end := h.pour()
+		defer end()
+		all[i] = s
+	}
+	passedOver := make([]int, len(all)) // turns in which others moved something while it was put off
+	contested := 0
+	deadline := time.Now().Add(10 * time.Second)
+	for contested < 100 {
+		if time.Now().After(deadline) {
+			t.Fatalf("they have waited for one another only in %d turns", contested)
 		}
-		if _, who := moves(); who < len(all) {
-			t.Errorf("round %d: only %d of %d sessions have moved anything", round, who, len(all))
+		waits := make([]bool, len(all))
+		before := make([]uint64, len(all))
+		for i, s := range all {
+			waits[i], before[i] = s.putOff, s.flow[down].read
+		}
+		h.w.bulk = 1
+		h.w.Loop.Turn(time.Millisecond)
+		got := func(i int) bool { return all[i].flow[down].read > before[i] }
+		moved := got(0) || got(1) || got(2)
+		for i, s := range all {
+			switch {
+			case got(i), !waits[i], !s.putOff:
+				passedOver[i] = 0
+			case moved:
+				passedOver[i]++
+				contested++
+			}
+			if passedOver[i] == len(all) {
+				t.Fatalf("session %d got nothing in %d turns", i, passedOver[i])
+			}
 		}
 	}
 }
