@@ -69,9 +69,9 @@
 // and touches log n accounts. 1,000 peers: 5,000 ns looking at each, 130 ns so;
 // 100 peers: 590 and 90 (BenchmarkPick, EPYC). Of a weir with 1,000 servers and a
 // new connection for each request that is 9 % of its CPU (two copies of each
-// binary, 20 interleaved rounds), and 1 % with 100. What changes who takes part
-// (failures, verdicts, the operator, max_conns, slow start) and who asks for an
-// account calls [Settle] first.
+// binary, 20 interleaved rounds); with 100 servers the two can't be told apart.
+// What changes who takes part (failures, verdicts, the operator, max_conns, slow
+// start) and who asks for an account calls [Settle] first.
 //
 // # weighted_round_robin
 //
