@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,19 +197,27 @@ type daemon struct {
 }
 
 // startServer starts the server, or returns an error when it can't or when a
-// signal calls the start off. One that comes when the server is up already goes
-// back into signals.
+// signal calls the start off. One that comes when the server is up already, and
+// those that ask for something else, go back into signals: a reload asked for while
+// it starts is of a file that may have been read before.
 func startServer(ctx context.Context, cfg *conf.Config, opt stream.Options, signals chan os.Signal) (*stream.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	done := make(chan struct{})
 	var watcher sync.WaitGroup
-	var calledOff os.Signal // owned by the watcher until it has ended
+	// owned by the watcher until it has ended
+	var calledOff os.Signal
+	var others []os.Signal
 	watcher.Go(func() {
 		for {
 			select {
 			case sig := <-signals:
-				if sig != unix.SIGUSR1 && sig != unix.SIGUSR2 && sig != unix.SIGHUP {
+				switch sig {
+				case unix.SIGUSR1, unix.SIGUSR2, unix.SIGHUP:
+					if !slices.Contains(others, sig) {
+						others = append(others, sig)
+					}
+				default:
 					calledOff = sig
 					cancel()
 				}
@@ -220,17 +229,19 @@ func startServer(ctx context.Context, cfg *conf.Config, opt stream.Options, sign
 	server, err := stream.Start(ctx, cfg, opt)
 	close(done)
 	watcher.Wait()
-	switch {
-	case calledOff == nil:
-		return server, err
-	case err == nil:
+	if calledOff != nil {
+		if err != nil {
+			return nil, fmt.Errorf("start called off by signal: %v", calledOff)
+		}
+		others = append(others, calledOff)
+	}
+	for _, sig := range others {
 		select {
-		case signals <- calledOff:
+		case signals <- sig:
 		default: // others like it wait there
 		}
-		return server, nil
 	}
-	return nil, fmt.Errorf("start called off by signal: %v", calledOff)
+	return server, err
 }
 
 // serve carries out signals, and the control API's orders between them, until the
