@@ -1,7 +1,7 @@
 package balance
 
-// lazyRounds makes rounds of smooth weighted round robin without looking at
-// every peer: what a round adds to the accounts is added when somebody wants to
+// lazyRounds is roundRobin of many peers: it makes rounds without looking at every
+// one of them. What a round adds to the accounts is added when somebody wants to
 // see them.
 //
 // As long as the same peers take part, each with its whole weight, a round gives
@@ -64,6 +64,16 @@ func newLazyRounds(peers []*Peer) *lazyRounds {
 		l.byPeer[i] = c
 	}
 	return l
+}
+
+func (l *lazyRounds) Pick(s *Selection, now Millis) int {
+	switch {
+	case s.why != nil, s.triedAny():
+		l.settle()
+	case l.begin(now.Seconds()):
+		return l.round()
+	}
+	return smooth(l.peers, s, now)
 }
 
 // begin is to be called before a round over all peers. It reports whether lazy

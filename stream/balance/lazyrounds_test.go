@@ -69,7 +69,7 @@ func (m *many) step() (lazy, plain int) {
 	case 5, 6, 7, 8, 9:
 		m.now += 1000
 	}
-	if l := m.lazy.method.(lazyRoundRobin); l.on {
+	if l := m.lazy.method.(*lazyRounds); l.on {
 		m.rounds++
 	}
 	var s, t Selection
@@ -128,7 +128,7 @@ func TestLazyRoundsEndInTime(t *testing.T) {
 			t.Fatal("the peer that has failed was picked")
 		}
 	}
-	if !g.method.(lazyRoundRobin).on {
+	if !g.method.(*lazyRounds).on {
 		t.Fatal("lazy rounds have not begun")
 	}
 	again := start + 11_000 // the first second after fail_timeout

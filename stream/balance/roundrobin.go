@@ -5,7 +5,7 @@ func init() {
 		if len(peers) < lazyFrom {
 			return roundRobin(peers), nil
 		}
-		return lazyRoundRobin{peers, newLazyRounds(peers)}, nil
+		return newLazyRounds(peers), nil
 	}})
 }
 
@@ -14,22 +14,6 @@ func init() {
 type roundRobin []*Peer
 
 func (m roundRobin) Pick(s *Selection, now Millis) int { return smooth(m, s, now) }
-
-// lazyRoundRobin is roundRobin of many peers.
-type lazyRoundRobin struct {
-	roundRobin
-	*lazyRounds
-}
-
-func (m lazyRoundRobin) Pick(s *Selection, now Millis) int {
-	switch {
-	case s.why != nil, s.triedAny():
-		m.settle()
-	case m.begin(now.Seconds()):
-		return m.round()
-	}
-	return m.roundRobin.Pick(s, now)
-}
 
 // smooth makes one round over all eligible peers. The other methods come here
 // when their own way has led nowhere.

@@ -3,7 +3,6 @@ package upstream
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -37,12 +36,11 @@ func manyServers(r *rand.Rand, n int) *conf.Upstream {
 	return &u
 }
 
-func peersOf(u *conf.Upstream) []*Peer {
-	var peers []*Peer
-	for i := range u.Servers {
-		s := &u.Servers[i]
-		addr, _ := s.Address.IP()
-		peers = append(peers, newPeer(s, netip.AddrPortFrom(addr, s.Address.Port), 1))
+func peersOf(t *testing.T, u *conf.Upstream) []*Peer {
+	t.Helper()
+	peers, err := Resolve(t.Context(), u, 1, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return peers
 }
@@ -58,7 +56,7 @@ func TestAskingChangesNoPick(t *testing.T) {
 		u := manyServers(r, 40+r.IntN(40))
 		var groups [2]*Group
 		for i := range groups {
-			g, err := NewGroup(u, peersOf(u), 1, seed)
+			g, err := NewGroup(u, peersOf(t, u), 1, seed)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +100,7 @@ func TestAskingChangesNoPick(t *testing.T) {
 				u = &next
 				last = "an update"
 				for _, g := range groups {
-					plan, err := g.Plan(u, peersOf(u), 1)
+					plan, err := g.Plan(u, peersOf(t, u), 1)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -111,7 +109,7 @@ func TestAskingChangesNoPick(t *testing.T) {
 			case 6:
 				last = "the next process"
 				for k, g := range groups {
-					heir, err := NewGroup(u, peersOf(u), 1, seed)
+					heir, err := NewGroup(u, peersOf(t, u), 1, seed)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -187,7 +185,7 @@ func TestCurrentWeightsAreUpToDate(t *testing.T) {
 	}
 	now := clock.Now()
 	group := func() *Group {
-		g, err := NewGroup(&u, peersOf(&u), 1, 1)
+		g, err := NewGroup(&u, peersOf(t, &u), 1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +270,7 @@ func TestChangesFindTrueAccounts(t *testing.T) {
 		"another weight": func(g *Group, held *Peer) error { return g.SetWeight(held, 9) },
 		"one peer less": func(g *Group, held *Peer) error {
 			u := servers(39)
-			plan, err := g.Plan(u, peersOf(u), 1)
+			plan, err := g.Plan(u, peersOf(t, u), 1)
 			if err == nil {
 				g.Update(plan)
 			}
@@ -291,7 +289,7 @@ func TestChangesFindTrueAccounts(t *testing.T) {
 		var after [2][]int
 		for k := range after {
 			u := servers(40)
-			g, err := NewGroup(u, peersOf(u), 1, 1)
+			g, err := NewGroup(u, peersOf(t, u), 1, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
