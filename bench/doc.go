@@ -20,6 +20,10 @@
 // makes tables and plots from a saved one again, "bench compare OLD.json NEW.json"
 // tells what changed between two.
 //
+// With -before another weir takes part, outside the comparison: what a change does
+// is told in the same rounds, as two reports of this machine differ by more than most
+// changes do.
+//
 // "bench overload" is no comparison with others: a server that more clients make
 // slower, a load that triples, and what adaptive_limit makes of it (overload.go;
 // package overload has the server and its clients). It saves a report of its own

@@ -88,8 +88,8 @@ func describeVersions(ctx context.Context, contestants []*contestant) map[string
 		}
 	}
 	for _, c := range contestants {
-		if productOf(c.name) == weir {
-			v[weir] = versionLine(ctx, c.program, "version") + buildRevision(c.program)
+		if c.program != "" {
+			v[productOf(c.name)] = versionLine(ctx, c.program, "version") + buildRevision(c.program)
 		}
 	}
 	return v

@@ -18,6 +18,7 @@ import (
 // options is what the command line asked for; immutable after parseOptions.
 type options struct {
 	weir     string
+	before   string // another weir, "" for none
 	out      string // directory for the report, "" for none
 	name     string // of the report's files
 	only     []string
@@ -95,6 +96,7 @@ func parseOptions(args []string) (options, error) {
 	var only, proxies string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.weir, "weir", "build/weir", "weir `binary` to measure")
+	fs.StringVar(&o.before, "before", "", "another weir `binary`, which takes part in the same rounds: what a change does")
 	fs.StringVar(&o.out, "out", "", "also write the report to this `directory`: NAME.json has every sample, NAME.md the tables, NAME.svg and NAME-direct.svg are plots")
 	fs.StringVar(&o.name, "name", time.Now().UTC().Format(time.DateOnly), "`name` of the report's files")
 	fs.StringVar(&only, "only", "", "comma-separated `scenarios` to run, tcp and udp being all of a kind: "+strings.Join(scenarioNames(), ", "))
@@ -134,6 +136,9 @@ func parseOptions(args []string) (options, error) {
 	}
 	if o.quick && proxies == strings.Join(proxyNames, ",") {
 		o.proxies = slices.DeleteFunc(o.proxies, func(name string) bool { return strings.HasSuffix(name, twoWorkers) })
+	}
+	if o.before != "" {
+		o.proxies = append(slices.Clip(o.proxies), before)
 	}
 	return o, nil
 }

@@ -27,6 +27,10 @@ var proxyNames = []string{
 
 const twoWorkers = "-2"
 
+// before is another weir, with one worker; no rival. A copy of the same one
+// shows what two series of the same program differ by.
+const before = "before"
+
 // haproxySplice is HAProxy told to splice everything. It takes part in the
 // bulk scenarios only, beside the HAProxy that decides by itself (splice-auto).
 const haproxySplice = "haproxy-splice"
@@ -118,7 +122,12 @@ func newContestants(e *env) ([]*contestant, error) {
 			c = newHAProxySplice(workers)
 		case weir:
 			var err error
-			if c, err = newWeir(e, workers); err != nil {
+			if c, err = newWeir(e.weir, workers); err != nil {
+				return nil, err
+			}
+		case before:
+			var err error
+			if c, err = newWeir(e.before, workers); err != nil {
 				return nil, err
 			}
 		case floor:
@@ -130,7 +139,7 @@ func newContestants(e *env) ([]*contestant, error) {
 				continue
 			}
 		}
-		c.name, c.index, c.workers = name, 1+slices.Index(proxyNames, name), workers
+		c.name, c.index, c.workers = name, 1+slices.Index(append(proxyNames, before), name), workers
 		cs = append(cs, c)
 	}
 	return cs, nil
@@ -208,17 +217,16 @@ func (e *env) port() (int, error) {
 	return 0, errors.New("find port: none free between 18000 and 32000")
 }
 
-func newWeir(e *env, workers int) (*contestant, error) {
-	path, err := exec.LookPath(e.weir)
+func newWeir(program string, workers int) (*contestant, error) {
+	path, err := exec.LookPath(program)
 	if err != nil {
 		return nil, fmt.Errorf("find weir: %w; build it first, or leave it out with -proxies nginx,haproxy", err)
 	}
-	e.weir = path
 	return &contestant{
 		program: path,
 		end:     syscall.SIGINT, // SIGTERM would let sessions end first
 		tuning:  fmt.Sprintf("worker count = %d, access log off, admin on a unix socket, the rest as by default", workers),
-		write:   writeWeir,
+		write:   func(e *env, s site) ([]string, error) { return writeWeir(e, path, s) },
 	}, nil
 }
 
@@ -228,7 +236,7 @@ func (e *env) weirAdmin(contestant string) string { return e.path(contestant + "
 // writeWeir names no congestion control: the network's default is the wanted
 // one for every contestant, and setting it per socket would cost weir alone a
 // system call per connection.
-func writeWeir(e *env, s site) ([]string, error) {
+func writeWeir(e *env, program string, s site) ([]string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "worker {\n  count = %d\n}\n\nlog {\n  access = \"off\"\n}\n\nadmin {\n  listen = %q\n}\n", s.workers, "unix:"+e.weirAdmin(s.name))
 	for i, p := range s.parts {
@@ -249,7 +257,7 @@ func writeWeir(e *env, s site) ([]string, error) {
 		}
 	}
 	path := e.path(s.name + ".hcl")
-	return []string{e.weir, "run", "-c", path}, os.WriteFile(path, []byte(b.String()), 0o644)
+	return []string{program, "run", "-c", path}, os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
 func quoteList(items []string) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -135,7 +134,7 @@ func runScenario(ctx context.Context, e *env, sc scenario, all []*contestant) (*
 			return nil, err
 		}
 		instances[i] = in
-		if strings.HasPrefix(c.name, weir) && !sc.fresh {
+		if c.program != "" && !sc.fresh {
 			if in.runtime, err = newRuntimeMeter(ctx, e.weirAdmin(c.name)); err != nil {
 				return nil, err
 			}

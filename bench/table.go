@@ -78,10 +78,25 @@ func printScenario(w io.Writer, r *result) {
 		rows = append(rows, row)
 	}
 	printTable(w, rows)
+	printBefore(w, r)
 	printSyscalls(w, r)
 	printRuntime(w, r)
 	printOthers(w, r)
 	printErrors(w, r)
+}
+
+// printBefore tells what weir does differently from the other weir that took part.
+func printBefore(w io.Writer, r *result) {
+	if r.series(before) == nil {
+		return
+	}
+	var parts []string
+	for _, m := range r.Metrics {
+		if own, other := r.spread(weir, m), r.spread(before, m); own.ok() && other.ok() {
+			parts = append(parts, m.Name+" "+formatVersus(own, other))
+		}
+	}
+	fmt.Fprintf(w, "\nweir with one worker x %s (`~`: not told apart): %s.\n", before, strings.Join(parts, ", "))
 }
 
 // busyCores is how much of something else on the machine is worth a warning.

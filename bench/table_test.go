@@ -158,6 +158,29 @@ func TestPrintScenario(t *testing.T) {
 	}
 }
 
+// Another weir is compared with weir figure by figure, and is nobody's rival.
+func TestBefore(t *testing.T) {
+	ms := []metric{{Name: "v", Unit: "x"}, {Name: "c", Unit: "y", Lower: true, ProxyOnly: true}}
+	r := &result{Name: "s", Metrics: ms, Contestants: []*series{
+		runs(direct, 50, 50, 50, 50), runs("nginx", 9, 9, 9, 9), runs(weir, 12, 12, 12, 12), runs(weir+twoWorkers, 30, 30, 30, 30), runs(before, 10, 10, 10, 10),
+	}}
+	var b strings.Builder
+	printScenario(&b, r)
+	if want := "weir with one worker x before (`~`: not told apart): v 1.20."; !strings.Contains(b.String(), want) {
+		t.Errorf("no line %q in\n%s", want, b.String())
+	}
+	if got := r.bestRival(ms[0]).median; got != 9 {
+		t.Errorf("best rival: got %v, want nginx's 9", got)
+	}
+	o, err := parseOptions([]string{"-proxies", "weir", "-before", "build/weir"})
+	if err != nil || !slices.Equal(o.proxies, []string{weir, before}) {
+		t.Errorf("got %v, %v", o.proxies, err)
+	}
+	if _, err := parseOptions([]string{"-proxies", before}); err == nil {
+		t.Error("before without a program: want an error")
+	}
+}
+
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func TestParseOptions(t *testing.T) {
