@@ -14,6 +14,9 @@ import (
 // peerBuffer is asked for, as far as net.core.rmem_max allows.
 const peerBuffer = 1 << 20
 
+// crowdedRest is what the quarantine is divided by when too many sockets rest.
+const crowdedRest = 4
+
 // conn is a socket that is connected to a peer.
 type conn struct {
 	fd         int32
@@ -84,8 +87,11 @@ func (w *Worker) poolOf(l *Listener, p *upstream.Peer) *peerPool {
 // is over, or a new one. local says that an error is not the peer's.
 func (w *Worker) connTo(l *Listener, p *upstream.Peer) (c *conn, errno unix.Errno, local bool) {
 	pool := w.poolOf(l, p)
-	now := w.loop.Now()
-	for c := pool.oldest(); c != nil && now.Sub(c.since) >= l.Quarantine; c = pool.oldest() {
+	now, rest := w.loop.Now(), l.Quarantine
+	if w.crowded(pool.book) {
+		rest /= crowdedRest
+	}
+	for c := pool.oldest(); c != nil && now.Sub(c.since) >= rest; c = pool.oldest() {
 		w.wake(pool.pop())
 		if w.empty(c) {
 			w.stats.UpstreamSocketsReused.Add(1)
@@ -99,6 +105,14 @@ func (w *Worker) connTo(l *Listener, p *upstream.Peer) (c *conn, errno unix.Errn
 		c, errno, local = w.newConn(pool)
 	}
 	return c, errno, local || shortage(errno)
+}
+
+// crowded reports whether nearly as many sockets rest as may. Any more would be
+// closed, and a new one gets whatever port is free, one that was given up a moment
+// ago included. What has rested for a part of the quarantine is no worse than that.
+func (w *Worker) crowded(b *book) bool {
+	most := b.listener.MaxSessions
+	return w.pooled >= w.opt.Pooled-w.opt.Pooled/8 || most > 0 && b.resting >= most-most/8
 }
 
 // shortage reports whether this machine has run out of ports or descriptors.
@@ -129,9 +143,14 @@ func (w *Worker) dropIdle() {
 // empty takes what has come to an idle socket since the loop last heard of it,
 // and reports whether the socket may be used again.
 func (w *Worker) empty(c *conn) bool {
-	n, errno := w.late.Receive(c.fd, 0, w.late.Len())
-	w.stats.LateDatagrams.Add(uint64(n))
-	return errno == unix.EAGAIN
+	for n := range answersPerCall {
+		// With no room for it a datagram is taken all the same, and lost.
+		if _, errno := sys.Recv(c.fd, nil); errno != 0 {
+			return n == 0 && errno == unix.EAGAIN
+		}
+		w.stats.LateDatagrams.Add(1)
+	}
+	return false
 }
 
 func (w *Worker) newConn(pool *peerPool) (c *conn, errno unix.Errno, local bool) {

@@ -464,6 +464,38 @@ func TestEachListenerHasItsTimeout(t *testing.T) {
 	h.closed(stats.IdleTimeout, 1)
 }
 
+// Where nearly as many sockets rest as may, a quarter of the quarantine is enough,
+// as a new socket's port may not have rested at all.
+func TestCrowdedSocketsRestShorter(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: responses(1)}, addrOf(peer))
+	c := h.client()
+	ask := func(n int) (reused uint64) {
+		before := h.stats.UpstreamSocketsReused.Load()
+		for range n {
+			h.send(c, "?")
+			_, at := h.receive(peer)
+			peer.WriteToUDPAddrPort([]byte("!"), at)
+			h.receive(c)
+		}
+		return h.stats.UpstreamSocketsReused.Load() - before
+	}
+	ask(80) // of the 100 that may
+	h.clock.Advance(h.listener.Quarantine - time.Millisecond)
+	if n := ask(8); n != 0 {
+		t.Errorf("%d sockets were used again before their quarantine was over", n)
+	}
+	if n := ask(5); n != 5 {
+		t.Errorf("with 88 of 100 resting %d of 5 were used again after most of the quarantine", n)
+	}
+	h.clock.Advance(h.listener.Quarantine/4 - 2*time.Millisecond)
+	ask(75) // the rest of the first ones
+	if n := ask(5); n != 0 {
+		t.Errorf("%d sockets were used again after less than a quarter of the quarantine", n)
+	}
+	h.closed(stats.Answered, 80+8+5+75+5)
+}
+
 // Resting sockets do not pile up under a listener's max_sessions, nor over
 // reloads.
 func TestRestingSocketsAreBounded(t *testing.T) {

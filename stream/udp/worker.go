@@ -84,9 +84,8 @@ type Worker struct {
 	replyTo  int32          // fd
 	answered *session       // whom the last of replies is for
 
-	late   *sys.ReceiveBatch // scratch for what nobody waits for
-	addr   sys.Sockaddr      // scratch
-	record accesslog.Record  // scratch
+	addr   sys.Sockaddr     // scratch
+	record accesslog.Record // scratch
 	logs   logs
 }
 
@@ -144,7 +143,6 @@ func (w *Worker) prepare() {
 	w.out = sys.NewSendBatch(batchMessages, batchMessages)
 	w.answers = sys.NewReceiveBatch(batchMessages)
 	w.replies = sys.NewSendBatch(batchMessages, batchMessages)
-	w.late = sys.NewReceiveBatch(answersPerCall)
 	w.coalesce, w.segment = offloads(w.opt.NoOffload)
 }
 
