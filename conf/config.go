@@ -207,7 +207,7 @@ type Datagrams struct {
 	Requests    int           // a session takes this many datagrams of its client; 0 = any number
 	Responses   int           // and ends after this many answers to each; 0 = any number; NoResponses = none, it ends at once
 	MaxSessions int           // 0 = as many as there is room for
-	Quarantine  time.Duration // how long a socket to a server rests before another client's session gets it
+	Quarantine  time.Duration // how long a socket to a server rests before another client's session gets it; a quarter of it when too many rest
 }
 
 // Listener is a `listener` block.
