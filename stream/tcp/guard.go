@@ -29,6 +29,9 @@ const (
 	// system calls that a short session is spared. They act on bytes that were
 	// sent before them too.
 	guardAfter = time.Second
+	// guardSpread is the milliseconds over which the options of sessions that came
+	// at the same time are spread: messages of others would wait for all of them.
+	guardSpread = 1024
 
 	// Probes of a shut window come ever less often, up to every two minutes,
 	// unless the kernel knows TCP_RTO_MAX_MS (6.15). Without it a half that

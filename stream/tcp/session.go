@@ -368,7 +368,7 @@ func (w *Worker) onConnected(s *session) bool {
 
 // firstLook returns how soon a session that begins to relay is looked at.
 func (w *Worker) firstLook(s *session) time.Duration {
-	first := guardAfter
+	first := guardAfter + time.Duration(s.serial%guardSpread)*time.Millisecond
 	if t := s.listener.IdleTimeout; t > 0 && t < first {
 		first = t
 	}

@@ -660,7 +660,7 @@ func TestDeadPeerOptionsAreSet(t *testing.T) {
 	h := newHarness(t, setup{})
 	h.dial()
 	s := h.last()
-	h.clock.Advance(guardAfter + 10*time.Millisecond)
+	h.clock.Advance(guardAfter + (guardSpread+10)*time.Millisecond)
 	h.settle()
 	for _, d := range []side{down, up} {
 		for option, want := range map[int]int{unix.TCP_KEEPIDLE: 10, unix.TCP_KEEPINTVL: 5, unix.TCP_KEEPCNT: 4, unix.TCP_USER_TIMEOUT: 30000} {
@@ -671,6 +671,32 @@ func TestDeadPeerOptionsAreSet(t *testing.T) {
 		if got, _ := unix.GetsockoptInt(int(s.half[d].fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE); got != 1 {
 			t.Errorf("half %d: no keepalive", d)
 		}
+	}
+}
+
+// Sessions that came together are not all guarded in the same turn.
+func TestGuardsAreSpread(t *testing.T) {
+	h := newHarness(t, setup{})
+	const n = 12
+	for range n {
+		h.dial()
+	}
+	guarded := func() (sum int) {
+		h.settle()
+		h.w.sessions.All(func(_ int32, s *session) {
+			if s.guarded {
+				sum++
+			}
+		})
+		return sum
+	}
+	h.clock.Advance(guardAfter + n/2*time.Millisecond)
+	if got := guarded(); got == 0 || got == n {
+		t.Errorf("%d of %d sessions are guarded at once", got, n)
+	}
+	h.clock.Advance(n * time.Millisecond)
+	if got := guarded(); got != n {
+		t.Errorf("%d of %d sessions are guarded", got, n)
 	}
 }
 
