@@ -87,7 +87,7 @@ func printScenario(w io.Writer, r *result) {
 
 // printBefore tells what weir does differently from the other weir that took part.
 func printBefore(w io.Writer, r *result) {
-	if r.series(before) == nil {
+	if r.series(weir) == nil || r.series(before) == nil {
 		return
 	}
 	var parts []string

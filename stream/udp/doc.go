@@ -81,8 +81,9 @@
 // needs 14 for all. Nothing that a relay of sockets can do without is left: 0.7 of
 // nginx's CPU would mean to receive both datagrams, wait for them and find their
 // session in 1.7 us. A direct round trip takes the load generator 9 us, so that 1.6
-// of nginx's rate is what it does with no proxy between. Of the 15 us of a short session the
-// two sends are 9, and a look whether something has come to the rested socket 1.
+// of nginx's rate is what it does with no proxy between. Of the 15 us of a short
+// session the two sends are 9, and a look whether something has come to the rested
+// socket is 1.
 //
 // Tried and lost: more answers taken by one call (16 or 32 instead of 8), 0.97 to
 // 1.03 of the rate at either window; requests after all answers of a turn, 0.96 to
