@@ -31,6 +31,7 @@ const (
 	guardAfter = time.Second
 	// guardSpread is the milliseconds over which the options of sessions that came
 	// at the same time are spread: messages of others would wait for all of them.
+	// Keepalive begins with them, so a silent death is noticed later by as much.
 	guardSpread = 1024
 
 	// Probes of a shut window come ever less often, up to every two minutes,
