@@ -1,6 +1,7 @@
 package conf_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +13,16 @@ func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"1ms": time.Millisecond, "250ms": 250 * time.Millisecond, "10s": 10 * time.Second, "1.5s": 1500 * time.Millisecond,
 		"5m": 5 * time.Minute, "1h30m": 90 * time.Minute, "2d": 48 * time.Hour, "365d": conf.MaxDuration, "0h1m": time.Minute,
+		"010s": 10 * time.Second, ".5s": 500 * time.Millisecond, "8760.0h": conf.MaxDuration,
 	} {
 		if got, err := conf.ParseDuration(text); err != nil || got != want {
 			t.Errorf("ParseDuration(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for ms := time.Duration(1); ms <= 10000; ms++ {
+		text := fmt.Sprintf("%d.%03ds", ms/1000, ms%1000)
+		if got, err := conf.ParseDuration(text); err != nil || got != ms*time.Millisecond {
+			t.Fatalf("ParseDuration(%q) = %v, %v", text, got, err)
 		}
 	}
 	for text, want := range map[string]string{

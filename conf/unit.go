@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,8 +45,8 @@ func parseDuration(text string) (time.Duration, error) {
 	var sum time.Duration
 	for rest := text; rest != ""; {
 		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789."))
-		number, err := strconv.ParseFloat(rest[:digits], 64)
-		if err != nil {
+		number, ok := new(big.Rat).SetString(rest[:digits]) // exact: in floating point 4.1 s is a nanosecond short
+		if !ok {
 			return 0, fmt.Errorf("%q is not a duration: write a number and a unit, such as \"250ms\", \"10s\", \"5m\", \"1h\" or \"2d\"", text)
 		}
 		rest = rest[digits:]
@@ -58,10 +59,14 @@ func parseDuration(text string) (time.Duration, error) {
 			return 0, fmt.Errorf("%q has an unknown unit %q: the units are ms, s, m, h and d", text, rest[:letters])
 		}
 		rest = rest[letters:]
-		if number > float64(MaxDuration)/float64(unit) {
+		number.Mul(number, big.NewRat(int64(unit), 1))
+		if number.Cmp(big.NewRat(int64(MaxDuration), 1)) > 0 {
 			return 0, fmt.Errorf("%q is longer than a year: write a shorter time, or \"off\" where the timeout may be absent", text)
 		}
-		sum += time.Duration(number * float64(unit))
+		if !number.IsInt() {
+			return 0, fmt.Errorf("%q is not a whole number of milliseconds", text)
+		}
+		sum += time.Duration(number.Num().Int64())
 	}
 	switch {
 	case sum == 0:
