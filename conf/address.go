@@ -34,6 +34,20 @@ func (a Address) IP() (netip.Addr, bool) {
 	return ip.Unmap(), err == nil
 }
 
+// Covers reports whether a is b, or the wildcard of b's family with the same
+// port. As in a listener, [::] is IPv6 only.
+func (a Address) Covers(b Address) bool {
+	if a == b {
+		return true
+	}
+	x, okX := a.IP()
+	y, okY := b.IP()
+	return okX && okY && a.Port == b.Port && x.Is4() == y.Is4() && (x == y || x.IsUnspecified())
+}
+
+// Overlaps reports whether both have an address in common.
+func (a Address) Overlaps(b Address) bool { return a.Covers(b) || b.Covers(a) }
+
 // String returns the address as a configuration file writes it.
 func (a Address) String() string {
 	if a.IsUnix() {

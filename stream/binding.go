@@ -26,8 +26,8 @@ type binding struct {
 	shared int32             // all workers' socket, as a unix one and one of a service manager are; -1 = none
 	group  SteererGroup      // nil = the kernel chooses the worker
 
-	kept     bool // a service manager has the socket too, and its path is not ours to remove
-	recalled bool // sockets of this process, which are leaving, have the address
+	kept bool // a service manager has the socket too, and its path is not ours to remove
+	ours bool // sockets of weir itself have the address, or a part of it
 
 	// of another process, until open and steer have used them
 	activated bool    // a service manager's rather: to be set up
@@ -50,13 +50,14 @@ func (b *binding) open(workers []*worker) (err error) {
 	if len(b.inherited) > 0 {
 		return b.takeInherited(workers)
 	}
-	if b.recalled {
+	if b.ours {
 		b.bound = b.place.addr
 		return b.openFor(workers)
 	}
 	// With SO_REUSEPORT a second weir, started by mistake, would silently take
 	// a share of the clients. A first socket without it finds out whether the
-	// address is free.
+	// address is free. Beside our own sockets it would find those; a second weir has
+	// been noticed by them.
 	fd, bound, err := b.listen(b.place.addr, false)
 	if err != nil {
 		return err
@@ -171,10 +172,11 @@ func (b *binding) serve(w *worker) error {
 }
 
 // unserve has the worker accept no more. What waits in its accept queue is
-// taken first. It runs on the worker's thread.
-func (b *binding) unserve(w *worker) {
+// taken first. elsewhere says that another binding covers the address. It runs on
+// the worker's thread.
+func (b *binding) unserve(w *worker, elsewhere bool) {
 	if b.udp != nil {
-		w.udp.Unserve(b.fds[w], false)
+		w.udp.Unserve(b.fds[w], elsewhere)
 	} else {
 		w.tcp.Unserve(b.fds[w])
 	}

@@ -157,14 +157,8 @@ func (s *Server) prepare(ctx context.Context, t *transition) (err error) {
 			return err
 		}
 	}
-	for _, b := range t.opened {
-		err := b.open(t.workers)
-		if b.udp != nil && errors.Is(err, unix.EADDRINUSE) {
-			err = s.recall(t, b, err)
-		}
-		if err != nil {
-			return err
-		}
+	if err := s.openBindings(t); err != nil {
+		return err
 	}
 	for _, b := range t.stay {
 		if err := b.openFor(t.started); err != nil {
@@ -174,23 +168,64 @@ func (s *Server) prepare(ctx context.Context, t *transition) (err error) {
 	return nil
 }
 
-// recall opens a UDP address that this very process has as yet, for sessions that
-// have outlived their listener. inUse is returned if that is not why it is taken.
-func (s *Server) recall(t *transition, b *binding, inUse error) error {
-	if !s.left(b.place) {
-		return inUse
+// openBindings opens the addresses that are new. One that overlaps another of
+// ours, which stays or goes, is opened beside it: clients of 127.0.0.1 come to its
+// own listener and all others to that of 0.0.0.0.
+func (s *Server) openBindings(t *transition) error {
+	type port struct {
+		protocol conf.Protocol
+		number   uint16
 	}
-	b.closeUnserved(t.workers)
-	s.each(append(slices.Clone(s.workers), s.leaving...), func(w *worker) { w.udp.Recall(b.place.addr) })
-	b.recalled = true
-	return b.open(t.workers)
+	ours := map[port][]conf.Address{}
+	note := func(protocol conf.Protocol, a conf.Address) {
+		if !a.IsUnix() {
+			ours[port{protocol, a.Port}] = append(ours[port{protocol, a.Port}], a)
+		}
+	}
+	for _, b := range s.bindings {
+		note(b.place.protocol, b.bound)
+	}
+	if s.estate != nil {
+		for p, l := range s.estate.sockets {
+			note(p.protocol, l.bound)
+		}
+	}
+	for _, b := range t.opened {
+		if len(b.inherited) > 0 {
+			note(b.place.protocol, b.bound)
+		}
+	}
+	for _, b := range t.opened {
+		b.ours = slices.ContainsFunc(ours[port{b.place.protocol, b.place.addr.Port}], b.place.addr.Overlaps)
+		if b.ours && b.udp != nil {
+			s.recall(b.place.addr)
+		}
+		err := b.open(t.workers)
+		if b.udp != nil && errors.Is(err, unix.EADDRINUSE) && s.left(b.place.addr) {
+			b.closeUnserved(t.workers)
+			s.recall(b.place.addr)
+			b.ours = true
+			err = b.open(t.workers)
+		}
+		if err != nil {
+			return err
+		}
+		note(b.place.protocol, b.bound)
+	}
+	return nil
 }
 
-// left reports whether workers have sockets on an address that no binding has.
-func (s *Server) left(p place) bool {
+// recall has the sockets that workers still have on a UDP address, or a part of
+// it, for sessions that have outlived their listener get no more datagrams.
+func (s *Server) recall(a conf.Address) {
+	s.each(append(slices.Clone(s.workers), s.leaving...), func(w *worker) { w.udp.Recall(a) })
+}
+
+// left reports whether workers have such sockets.
+func (s *Server) left(a conf.Address) bool {
 	var yes atomic.Bool
 	s.each(append(slices.Clone(s.workers), s.leaving...), func(w *worker) {
-		if w.udp.Leaving(p.addr) {
+		if w.udp.Leaving(a) {
 			yes.Store(true)
 		}
 	})
@@ -467,7 +502,7 @@ func (s *Server) commit(t *transition) {
 			b.swap(w)
 		}
 		for _, b := range t.closed {
-			b.unserve(w)
+			b.unserve(w, t.covers(b))
 		}
 	})
 	if len(t.updates) > 0 {
@@ -570,6 +605,17 @@ func (t *transition) serving() []*binding {
 	}
 	slices.SortFunc(out, func(a, b *binding) int { return a.order - b.order })
 	return out
+}
+
+// covers reports whether clients of a binding that goes find another one.
+func (t *transition) covers(gone *binding) bool {
+	covering := func(b *binding) bool { return b.place.protocol == gone.place.protocol && b.bound.Covers(gone.bound) }
+	for _, b := range t.stay {
+		if covering(b) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(t.opened, covering)
 }
 
 // complain logs an error that nothing else can be done about.

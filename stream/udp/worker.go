@@ -194,19 +194,19 @@ func (w *Worker) Unserve(fd int32, elsewhere bool) {
 }
 
 // Recall has the sockets that are leaving get no more datagrams: others are to
-// listen on their address again. It runs on the loop's thread.
+// listen on their address again, or on a part of it. It runs on the loop's thread.
 func (w *Worker) Recall(bound conf.Address) {
 	for i := range w.sockets {
-		if s := &w.sockets[i]; s.leaving && s.fd >= 0 && s.bound == bound {
+		if s := &w.sockets[i]; s.leaving && s.fd >= 0 && s.bound.Overlaps(bound) {
 			w.leaveAddress(s.fd)
 		}
 	}
 }
 
-// Leaving reports whether a socket on the address is leaving. It runs on the
-// loop's thread.
+// Leaving reports whether a socket on the address, or a part of it, is leaving. It
+// runs on the loop's thread.
 func (w *Worker) Leaving(bound conf.Address) bool {
-	return slices.ContainsFunc(w.sockets, func(s socket) bool { return s.leaving && s.fd >= 0 && s.bound == bound })
+	return slices.ContainsFunc(w.sockets, func(s socket) bool { return s.leaving && s.fd >= 0 && s.bound.Overlaps(bound) })
 }
 
 // leaveAddress connects a listening socket to an address that no client has:
