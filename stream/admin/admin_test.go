@@ -17,6 +17,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -692,6 +693,29 @@ func TestMove(t *testing.T) {
 	change.Abandon()
 	if _, err := os.Lstat(abandoned.Listen.Path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what was abandoned is still there: %v", err)
+	}
+}
+
+// To all addresses of the machine and back, at the port that it has already. They
+// are those of one family: what is meant for IPv4 is not open to IPv6.
+func TestMoveToAnotherHost(t *testing.T) {
+	const secret = "0123456789abcdef"
+	w := start(t, nil)
+	one := &conf.Admin{Listen: freePort(t), TokenFile: tokenFile(t, secret)}
+	all := *one
+	all.Listen.Host = "0.0.0.0"
+	w.api.Serve(mustListen(t, one))
+	for _, to := range []*conf.Admin{&all, one} {
+		change, err := w.api.Prepare(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change.Commit()
+		eventually(t, func() bool { _, err := admin.NewClient(one.Listen, secret).Status(t.Context()); return err == nil })
+		if c, err := net.Dial("tcp", net.JoinHostPort("::1", strconv.Itoa(int(one.Listen.Port)))); err == nil {
+			t.Errorf("%s is open to IPv6", to.Listen)
+			c.Close()
+		}
 	}
 }
 

@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/internal/sys"
@@ -29,6 +28,7 @@ type Listener struct {
 	token  *token      // nil = none is asked for
 
 	takenOver bool   // another process listens there as yet
+	ownPort   bool   // the listener that it replaces has the port, maybe at another address
 	aside     string // path of a unix socket that is not published; "" = it is
 }
 
@@ -42,11 +42,11 @@ const (
 
 // Listen opens the place that the settings name, or returns nil if they name
 // none.
-func Listen(c *conf.Admin) (*Listener, error) { return open(c, false) }
+func Listen(c *conf.Admin) (*Listener, error) { return open(c, Listener{}) }
 
 // TakeOver is Listen for a process that takes over from another, which goes on
 // listening until Publish: a unix socket waits aside, and a port is not opened yet.
-func TakeOver(c *conf.Admin) (*Listener, error) { return open(c, true) }
+func TakeOver(c *conf.Admin) (*Listener, error) { return open(c, Listener{takenOver: true}) }
 
 // Publish puts what TakeOver has prepared in place of the old process's. Until
 // it is served, clients wait.
@@ -57,7 +57,7 @@ func (l *Listener) Publish() (err error) {
 	if l.aside != "" {
 		err = os.Rename(l.aside, l.conf.Listen.Path)
 	} else {
-		l.socket, err = listenTCP(l.conf.Listen.String(), true)
+		err = l.openTCP(true)
 	}
 	if err != nil {
 		return fmt.Errorf("open control API: %w", err)
@@ -66,11 +66,12 @@ func (l *Listener) Publish() (err error) {
 	return nil
 }
 
-func open(c *conf.Admin, takenOver bool) (*Listener, error) {
+// open opens l, of which the rest is set.
+func open(c *conf.Admin, l Listener) (*Listener, error) {
 	if c.Listen.IsZero() {
 		return nil, nil
 	}
-	l := &Listener{conf: *c, takenOver: takenOver}
+	l.conf = *c
 	var err error
 	if l.token, err = readToken(c); err == nil {
 		err = l.open()
@@ -78,18 +79,23 @@ func open(c *conf.Admin, takenOver bool) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open control API: %w", err)
 	}
-	return l, nil
+	return &l, nil
 }
 
-func (l *Listener) open() (err error) {
+func (l *Listener) open() error {
 	if !l.conf.Listen.IsUnix() {
 		if l.takenOver {
 			return nil
 		}
-		l.socket, err = listenTCP(l.conf.Listen.String(), l.takenOver)
-		return err
+		return l.openTCP(l.ownPort)
 	}
 	return l.openUnix()
+}
+
+func (l *Listener) openTCP(shared bool) (err error) {
+	ip, _ := l.conf.Listen.IP()
+	l.socket, err = sys.ListenTCP(netip.AddrPortFrom(ip, l.conf.Listen.Port), shared)
+	return err
 }
 
 func (l *Listener) openUnix() error {
@@ -121,34 +127,6 @@ func (l *Listener) openUnix() error {
 		l.Close()
 	}
 	return err
-}
-
-// listenTCP opens a port that a successor can share. A first socket that can't
-// be shared finds out whether it is free.
-func listenTCP(addr string, takenOver bool) (net.Listener, error) {
-	if !takenOver {
-		probe, err := net.Listen("tcp", addr)
-		if err != nil {
-			return nil, err
-		}
-		probe.Close()
-	}
-	share := func(_, _ string, c syscall.RawConn) error {
-		var err error
-		if e := c.Control(func(fd uintptr) { err = setReusePort(int32(fd)) }); e != nil {
-			return e
-		}
-		return err
-	}
-	config := net.ListenConfig{Control: share}
-	return config.Listen(context.Background(), "tcp", addr)
-}
-
-func setReusePort(fd int32) error {
-	if errno := sys.SetOption(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); errno != 0 {
-		return errno
-	}
-	return nil
 }
 
 // listenUnix opens a socket that nobody but the owner can use from its first

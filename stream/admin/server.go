@@ -160,7 +160,8 @@ func (s *Server) Prepare(c *conf.Admin) (*Change, error) {
 	change := &Change{server: s, next: *c, undo: func() {}}
 	if s.here == nil || s.here.conf.Listen != c.Listen {
 		var err error
-		if change.opened, err = Listen(c); err != nil {
+		ownPort := s.here != nil && !c.Listen.IsUnix() && s.here.conf.Listen.Port == c.Listen.Port
+		if change.opened, err = open(c, Listener{ownPort: ownPort}); err != nil {
 			return nil, err
 		}
 		return change, nil

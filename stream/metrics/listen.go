@@ -1,13 +1,10 @@
 package metrics
 
 import (
-	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/internal/sys"
@@ -17,36 +14,15 @@ import (
 // aside for all that is not a session are few. More wait in the kernel.
 const maxConns = 12
 
-// listen opens the endpoint's socket. The port may be one that the endpoint has
-// already, at another address of the machine, for as long as it moves; hence
-// SO_REUSEPORT, and hence a first socket without it: nobody else's port may be
-// shared.
+// listen opens the endpoint's socket. ownPort says that the endpoint, or the one
+// of the process that is taken over from, has the port already: for as long as it
+// moves, maybe to another address of the machine.
 func listen(a conf.Address, ownPort bool) (net.Listener, error) {
-	network := "tcp6"
-	if ip, ok := a.IP(); !ok {
+	ip, ok := a.IP()
+	if !ok {
 		return nil, fmt.Errorf("metrics: listen on %s: not an IP address", a)
-	} else if ip.Is4() {
-		network = "tcp4" // to Go, 0.0.0.0 is every address of both families
 	}
-	if !ownPort {
-		probe, err := net.Listen(network, a.String())
-		if err != nil {
-			return nil, fmt.Errorf("metrics: %w", err)
-		}
-		probe.Close()
-	}
-	share := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		controlErr := c.Control(func(fd uintptr) {
-			if errno := sys.SetOption(int32(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); errno != 0 {
-				err = errno
-			}
-		})
-		if controlErr != nil {
-			return controlErr
-		}
-		return err
-	}}
-	ln, err := share.Listen(context.Background(), network, a.String())
+	ln, err := sys.ListenTCP(netip.AddrPortFrom(ip, a.Port), ownPort)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
