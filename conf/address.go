@@ -13,6 +13,10 @@ import (
 // sun_path is 108 bytes with its terminating zero).
 const MaxUnixPath = 107
 
+// MaxAdminPath is the longest path of the control API's unix socket: a process
+// that takes over listens at that path and ".new" until it does.
+const MaxAdminPath = MaxUnixPath - len(".new")
+
 // Address is where a listener binds or a server is reached: a host and port,
 // or the path of a unix socket. The zero Address is not valid.
 type Address struct {

@@ -54,6 +54,8 @@ func (d *decoder) adminAddress(b *body, name string, into *conf.Address) {
 		d.errorf(at, "bad address in "+name, "It has no host. Write %s = %s", name, quote(local))
 	case err != nil:
 		d.errorf(at, "bad address in "+name, "%s.", sentence(err))
+	case addrs[0].IsUnix() && len(addrs[0].Path) > conf.MaxAdminPath:
+		d.errorf(at, "bad address in "+name, "The path is %d bytes long, and an upgrade, which listens beside it at first, leaves room for %d: use a shorter directory.", len(addrs[0].Path), conf.MaxAdminPath)
 	case len(addrs) > 1:
 		d.errorf(at, fmt.Sprintf("%s takes one address, not a range of ports", name), "Write %s = %q", name, addrs[0])
 	default:
@@ -66,8 +68,12 @@ func (d *decoder) adminMetrics(a *declaredAdmin) {
 	switch {
 	case a.Metrics.IsUnix():
 		d.errorf(a.metricsAt, "metrics can't be a unix socket", `Prometheus reads over TCP. Write metrics = "127.0.0.1:9090"`)
-	case !a.Metrics.IsZero() && a.Metrics == a.Listen:
-		d.report(a.metricsAt, fmt.Sprintf("%s is used twice", a.Metrics), "The control API and the metrics need an address each.", related{a.listenAt, "first used here"})
+	case !a.Metrics.IsZero() && a.Metrics.Overlaps(a.Listen):
+		summary := fmt.Sprintf("%s is used twice", a.Metrics)
+		if placeOf(conf.TCP, a.Metrics) != placeOf(conf.TCP, a.Listen) {
+			summary = fmt.Sprintf("%s and %s overlap", a.Metrics, a.Listen)
+		}
+		d.report(a.metricsAt, summary, "The control API and the metrics need an address each.", related{a.listenAt, "first used here"})
 	}
 }
 
@@ -129,22 +135,43 @@ func loopbackLike(a conf.Address) string {
 	return "127.0.0.1"
 }
 
-// checkAdmin refuses an admin address that is a listener's.
+// checkAdmin refuses an admin address that is a listener's, or overlaps one: the
+// clients of one of the two would come to the other.
 func (d *decoder) checkAdmin() {
-	all := d.bindings()
 	a := &d.adminConf
 	for _, own := range []struct {
 		addr conf.Address
 		at   hcl.Range
 	}{{a.Listen, a.listenAt}, {a.Metrics, a.metricsAt}} {
-		if own.addr.IsZero() {
+		other, addr, taken := d.overlapping(own.addr)
+		if !taken {
 			continue
 		}
-		if other, taken := all[placeOf(conf.TCP, own.addr)]; taken {
-			d.report(own.at, fmt.Sprintf("%s is listened on twice", own.addr),
-				fmt.Sprintf("It is taken by listener %q. Change one of the two.", other.listener.Name), related{other.entry.at, "first listened on here"})
+		summary := fmt.Sprintf("%s is listened on twice", own.addr)
+		if placeOf(conf.TCP, addr) != placeOf(conf.TCP, own.addr) {
+			summary = fmt.Sprintf("%s and %s overlap", own.addr, addr)
+		}
+		d.report(own.at, summary, fmt.Sprintf("It is taken by listener %q. Change one of the two.", other.listener.Name), related{other.entry.at, "first listened on here"})
+	}
+}
+
+// overlapping finds the first listener that takes connections for an address, or
+// for a part of it.
+func (d *decoder) overlapping(a conf.Address) (bound, conf.Address, bool) {
+	for i := range d.listeners {
+		l := &d.listeners[i]
+		if l.vague || l.Protocol != conf.TCP || a.IsZero() {
+			continue
+		}
+		for j := range l.entries {
+			for _, addr := range l.entries[j].addrs {
+				if addr.Overlaps(a) {
+					return bound{&l.entries[j], l}, addr, true
+				}
+			}
 		}
 	}
+	return bound{}, conf.Address{}, false
 }
 
 // lintAdmin warns of an admin block that does less than it seems to.
