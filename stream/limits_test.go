@@ -4,44 +4,12 @@ import (
 	"context"
 	"net/netip"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/upstream"
 )
-
-func TestPlanLimits(t *testing.T) {
-	for _, c := range []struct {
-		name                       string
-		nofile                     uint64
-		workers, listening, wanted int
-		sessions                   int
-		err                        string
-	}{
-		{"auto", 20_000, 1, 1, 0, 9483, ""},
-		{"auto, small", 256, 2, 2, 0, 100, ""},
-		{"wanted", 20_000, 1, 1, 500, 500, ""},
-		{"too many wanted", 1024, 1, 1, 5000, 0, "max_sessions = 5000 needs RLIMIT_NOFILE 10084"},
-		{"no room at all", 40, 1, 1, 0, 0, "before the first session"},
-		{"unlimited", 1 << 63, 1, 1, 0, (1<<30 - 36 - 2048) / 2, ""},
-	} {
-		lim, err := planLimits(c.nofile, c.workers, c.listening, c.wanted)
-		if c.err != "" {
-			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: %v, want %q", c.name, err, c.err)
-			}
-			continue
-		}
-		if err != nil || lim.sessions != c.sessions {
-			t.Errorf("%s: %+v %v, want %d sessions", c.name, lim, err, c.sessions)
-		}
-		if used := reservedFDs + 3*c.workers + c.listening + 2*lim.sessions + 2*lim.pipes*c.workers; uint64(used) > c.nofile {
-			t.Errorf("%s: plans for %d descriptors", c.name, used)
-		}
-	}
-}
 
 func TestCPUQuota(t *testing.T) {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }

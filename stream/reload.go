@@ -264,7 +264,7 @@ func (s *Server) compare(ctx context.Context, t *transition) error {
 		n = CPUs(os.DirFS("/"))
 	}
 	t.change.Workers = [2]int{len(s.workers), n}
-	lim, err := s.plan(cfg, n)
+	lim, err := plan(cfg, n)
 	if err != nil {
 		return err
 	}

@@ -200,25 +200,6 @@ func (s *Server) group(name string) *upstream.Group {
 	return nil
 }
 
-// plan shares out descriptors for a configuration.
-func (s *Server) plan(cfg *conf.Config, workers int) (limits, error) {
-	nofile, err := fdLimit()
-	if err != nil {
-		return limits{}, err
-	}
-	listening := 0
-	for i := range cfg.Listeners {
-		for _, a := range cfg.Listeners[i].Listen {
-			if a.IsUnix() {
-				listening++
-			} else {
-				listening += workers
-			}
-		}
-	}
-	return planLimits(nofile, workers, listening, cfg.Worker.MaxSessions)
-}
-
 // run starts a worker's thread.
 func (s *Server) run(w *worker) {
 	s.running.Go(func() {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf/hclfile"
+	"github.com/weirlb/weir/stream"
 )
 
 // defaultConfig is the configuration that is read if none is named.
@@ -146,7 +147,7 @@ func isTerminal(f *os.File) bool {
 // readLimits reads the limits that lints compare a configuration with. What
 // can't be read stays unknown.
 func readLimits() hclfile.Limits {
-	var l hclfile.Limits
+	l := hclfile.Limits{Workers: stream.CPUs(os.DirFS("/"))}
 	var files unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
 		l.OpenFiles = files.Max

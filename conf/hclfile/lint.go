@@ -1,8 +1,11 @@
 package hclfile
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -13,20 +16,12 @@ import (
 // field is unknown, and nothing is said about it.
 type Limits struct {
 	OpenFiles     uint64 // RLIMIT_NOFILE, the hard limit
+	Workers       int    // what worker.count = "auto" is
 	SomaxConn     int    // net.core.somaxconn
 	FirstPort     int    // net.ipv4.ip_local_port_range
 	LastPort      int
 	PipePagesSoft int // fs.pipe-user-pages-soft, if it binds this user
 }
-
-// What a session and the process around it take. A TCP session has two
-// sockets. A UDP session has one, and leaves it idle when it ends: as many
-// again are counted for those. The reserve is for epoll sets, log files, pipes
-// that are lent for a moment, and the like.
-const (
-	filesPerSession = 2
-	filesReserve    = 100
-)
 
 // lint warns of what is legal and probably not meant. Each warning has the
 // numbers of the file at hand. It runs on files without errors only.
@@ -132,37 +127,40 @@ func (d *decoder) lintWildcards() {
 // lintLimits holds what the file asks for against the machine. What it leaves
 // to "auto" is fitted to the machine at start, so there is nothing to say.
 func (d *decoder) lintLimits(c *conf.Config, limits Limits) {
-	sockets, connections := 0, false
-	for _, l := range c.Listeners {
-		sockets += len(l.Listen)
-		connections = connections || l.Protocol == conf.TCP
-	}
-	sockets *= max(1, c.Worker.Count)
-	if n := uint64(sockets + filesReserve); limits.OpenFiles > 0 && n > limits.OpenFiles {
-		d.warn(d.listeners[0].nameAt, fmt.Sprintf("%d listening sockets exceed the limit of open files", sockets),
-			fmt.Sprintf("The hard RLIMIT_NOFILE of this user is %d. Raise it (LimitNOFILE= in systemd, ulimit -Hn), or listen on fewer ports.", limits.OpenFiles), related{})
+	connections := slices.ContainsFunc(c.Listeners, func(l conf.Listener) bool { return l.Protocol == conf.TCP })
+	room := unbounded
+	if limits.OpenFiles > 0 {
+		workers := max(1, cmp.Or(c.Worker.Count, limits.Workers))
+		sockets := c.ListeningSockets(workers)
+		var err error
+		if room, err = conf.ShareDescriptors(limits.OpenFiles, workers, sockets); err != nil {
+			d.warn(d.listeners[0].nameAt, fmt.Sprintf("%d listening sockets exceed the limit of open files", sockets),
+				fmt.Sprintf("weir does not start so. The hard RLIMIT_NOFILE of this user is %d. Raise it (LimitNOFILE= in systemd, ulimit -Hn), or listen on fewer ports.", limits.OpenFiles), related{})
+			room = unbounded
+		}
 	}
 	d.lintDatagramPorts(c, limits)
 	if c.Worker.MaxSessions == 0 {
 		for i := range d.listeners {
 			if l := &d.listeners[i]; l.UDP.MaxSessions > 0 {
-				d.lintOpenFiles(l.UDP.MaxSessions, l.udp.valueRange("max_sessions"), sockets, false, limits)
+				d.lintOpenFiles(l.UDP.MaxSessions, l.udp.valueRange("max_sessions"), room, false, limits)
 			}
 		}
 		return
 	}
-	sessions, at := c.Worker.MaxSessions, d.maxSessionsAt
-	d.lintOpenFiles(sessions, at, sockets, connections, limits)
+	d.lintOpenFiles(c.Worker.MaxSessions, d.maxSessionsAt, room, connections, limits)
 	if connections {
 		d.lintConnections(c, limits)
 	}
 }
 
+// unbounded is for a machine whose limit is unknown.
+var unbounded = conf.Descriptors{Sessions: math.MaxInt}
+
 // lintOpenFiles warns of more sessions than the limit of open files leaves
 // room for.
-func (d *decoder) lintOpenFiles(sessions int, at hcl.Range, sockets int, connections bool, limits Limits) {
-	need := uint64(sessions)*filesPerSession + uint64(sockets+filesReserve)
-	if limits.OpenFiles == 0 || need <= limits.OpenFiles {
+func (d *decoder) lintOpenFiles(sessions int, at hcl.Range, room conf.Descriptors, connections bool, limits Limits) {
+	if sessions <= room.Sessions {
 		return
 	}
 	each := "two for each session"
@@ -171,7 +169,7 @@ func (d *decoder) lintOpenFiles(sessions int, at hcl.Range, sockets int, connect
 	}
 	d.warn(at, fmt.Sprintf("max_sessions = %d needs more open files than allowed", sessions),
 		fmt.Sprintf("It takes %d, %s. The hard RLIMIT_NOFILE of this user is %d, enough for %d sessions. Raise it (LimitNOFILE= in systemd, ulimit -Hn), or write max_sessions = \"auto\".",
-			need, each, limits.OpenFiles, roomFor(limits.OpenFiles, sockets)), related{})
+			room.Need(sessions), each, limits.OpenFiles, room.Sessions), related{})
 }
 
 // lintConnections holds max_sessions against what only TCP sessions take.
@@ -190,14 +188,6 @@ func (d *decoder) lintConnections(c *conf.Config, limits Limits) {
 		d.warn(at, fmt.Sprintf("pipes for max_sessions = %d exceed fs.pipe-user-pages-soft = %d", sessions, limits.PipePagesSoft),
 			fmt.Sprintf("If one session in eight moves bulk data at once, their pipes want %d pages; above the limit they get one or two each and relaying slows down. Raise it: sysctl fs.pipe-user-pages-soft=%d", need, need), related{})
 	}
-}
-
-func roomFor(files uint64, sockets int) uint64 {
-	taken := uint64(sockets + filesReserve)
-	if files < taken {
-		return 0
-	}
-	return (files - taken) / filesPerSession
 }
 
 // lintPorts warns of upstreams whose servers can't take max_sessions because
