@@ -2,6 +2,7 @@ package hclfile
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -94,6 +95,10 @@ func (d *decoder) listener(b *body) {
 	d.listeners = append(d.listeners, l)
 }
 
+// maxDeadPeerTimeout keeps a third of it, the time to the first probe, below 32767 s
+// (MAX_TCP_KEEPIDLE), and all of it in milliseconds in 31 bits (TCP_USER_TIMEOUT).
+const maxDeadPeerTimeout = 24 * time.Hour
+
 // connections reads what only TCP listeners have.
 func (d *decoder) connections(b *body, l *declaredListener) {
 	b.duration("connect_timeout", never, &l.ConnectTimeout)
@@ -101,6 +106,9 @@ func (d *decoder) connections(b *body, l *declaredListener) {
 	l.idleAt = b.valueRange("idle_timeout")
 	b.duration("half_close_timeout", orOff, &l.HalfCloseTimeout)
 	b.duration("dead_peer_timeout", orOff, &l.DeadPeerTimeout)
+	if l.DeadPeerTimeout > maxDeadPeerTimeout {
+		d.errorf(b.valueRange("dead_peer_timeout"), "dead_peer_timeout is too long", `The kernel can't be told to wait for longer than "24h". Write less, or "off".`)
+	}
 	d.congestion(b, &l.Congestion)
 	b.number("priority", 0, conf.Priorities-1, &l.Priority)
 	l.priorityAt = b.nameRange("priority")

@@ -49,7 +49,7 @@ listener "orders" {
   connect_timeout    = "1500ms"
   idle_timeout       = "off"
   half_close_timeout = "1h30m"
-  dead_peer_timeout  = "2d"
+  dead_peer_timeout  = "1d"
   congestion         = "bbr"
 
   next_upstream {
