@@ -41,6 +41,7 @@ type decoder struct {
 	logConf         conf.Log
 	adminConf       declaredAdmin
 	resolverConf    conf.Resolver
+	resolverAt      hcl.Range
 	upstreams       []declaredUpstream
 	listeners       []declaredListener
 	listenAddresses int

@@ -45,10 +45,30 @@ func (d *decoder) lint(c *conf.Config, limits Limits) {
 		d.lintKeepalive(l)
 		d.lintOverload(l)
 	}
+	d.lintResolver()
 	d.lintKafka()
 	d.lintWildcards()
 	d.lintAdmin()
 	d.lintLimits(c, limits)
+}
+
+// lintResolver warns of a resolver block that nobody asks: names without resolve
+// are looked up once, the system's way, as with /etc/hosts.
+func (d *decoder) lintResolver() {
+	if (d.resolverAt == hcl.Range{}) {
+		return
+	}
+	for i := range d.upstreams {
+		for _, s := range d.upstreams[i].servers {
+			if s.Resolve || s.Service {
+				return
+			}
+		}
+		if d.upstreams[i].ServerFile != "" {
+			return // its names are followed
+		}
+	}
+	d.warn(d.resolverAt, "the resolver block has no effect", "No server has resolve = true or service = true. Names without them are looked up once at start, the way the system does. Add resolve = true, or remove the block.", related{})
 }
 
 func (d *decoder) lintServers(u *declaredUpstream) {

@@ -139,6 +139,7 @@ func (d *decoder) file(file *hclsyntax.Body, blanked map[int]bool, filename stri
 		d.admin(b)
 	}
 	if b := root.one(resolverBlock); b != nil {
+		d.resolverAt = b.headerAt
 		d.resolver(b, &d.resolverConf)
 	}
 	for _, b := range root.each(upstreamBlock) {
