@@ -116,6 +116,7 @@ func (d *decoder) serverFile(b *body, u *declaredUpstream) {
 	switch {
 	case errors.Is(err, errDirectory):
 		d.errorf(at, "server_file is a directory", "Name the file in it that lists the servers, such as \"peers.json\".")
+	case errors.Is(err, errTooBig): // for a value; who follows it takes more
 	case err != nil:
 		d.notes = append(d.notes, fmt.Sprintf("upstream %q: its server_file can't be read now (%s); its servers join when it can", u.Name, cause(path, err)))
 	}

@@ -71,6 +71,24 @@ func asNobody(t *testing.T) {
 	})
 }
 
+// What is too much for a value is not for a list of servers.
+func TestBigServerFile(t *testing.T) {
+	dir := t.TempDir()
+	os.WriteFile(filepath.Join(dir, "peers.json"), bytes.Repeat([]byte(" "), MaxValueBytes+1), 0o644)
+	path := filepath.Join(dir, "weir.hcl")
+	os.WriteFile(path, []byte(`upstream "db" {
+  server_file = "peers.json"
+}
+listener "db" {
+  listen   = ["127.0.0.1:5432"]
+  upstream = "db"
+}`), 0o644)
+	r := Load(path, Options{})
+	if r.Config == nil || len(r.Notes()) != 0 {
+		t.Errorf("notes: %q\n%s", r.Notes(), text(r))
+	}
+}
+
 // file() is relative to the configuration, not to the working directory, and
 // takes off exactly one newline.
 func TestFileFunction(t *testing.T) {
