@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/spf13/cobra"
@@ -102,8 +103,9 @@ func (f *formatter) file(path string) error {
 	return err
 }
 
-// replace gives a file new content in one step, with its mode as it was: a
-// crash leaves the old or the new content, never a part. A symbolic link stays
+// replace gives a file new content in one step, with its owner and mode as they
+// were: a crash leaves the old or the new content, never a part. Who may not give
+// it back to its owner is refused: weir's user may be who has to read it. A symbolic link stays
 // one, what it points to is replaced.
 func replace(path string, content []byte) (err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
@@ -126,6 +128,11 @@ func replace(path string, content []byte) (err error) {
 	if _, err = tmp.Write(content); err != nil {
 		return err
 	}
+	if old, now := owner(info), [2]int{os.Geteuid(), os.Getegid()}; old != now {
+		if err = tmp.Chown(old[0], old[1]); err != nil {
+			return err
+		}
+	}
 	if err = tmp.Chmod(info.Mode().Perm()); err != nil {
 		return err
 	}
@@ -136,4 +143,10 @@ func replace(path string, content []byte) (err error) {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)
+}
+
+// owner returns the user and the group that a file belongs to.
+func owner(info os.FileInfo) [2]int {
+	st := info.Sys().(*syscall.Stat_t)
+	return [2]int{int(st.Uid), int(st.Gid)}
 }
