@@ -69,8 +69,10 @@ func (ch *checker) run(path string) error {
 		return &exitError{code: exitFailed}
 	}
 	if ch.effective {
-		_, err := ch.out.Write(hclfile.Effective(c, ch.showSecrets))
-		return err
+		if _, err := ch.out.Write(hclfile.Effective(c, ch.showSecrets)); err != nil {
+			return failed(err)
+		}
+		return nil
 	}
 	servers := 0
 	for _, u := range c.Upstreams {

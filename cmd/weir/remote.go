@@ -159,8 +159,10 @@ func show[T any](cmd *cobra.Command, r *remote, ask func(context.Context, *admin
 	if err != nil {
 		return refused(cmd, err)
 	}
-	_, err = cmd.OutOrStdout().Write(text)
-	return err
+	if _, err = cmd.OutOrStdout().Write(text); err != nil {
+		return failed(err)
+	}
+	return nil
 }
 
 // refused says why there is no answer, with the mistakes of a configuration.
@@ -198,7 +200,7 @@ func (r *remote) again(cmd *cobra.Command, once func(context.Context) ([]byte, e
 	defer tick.Stop()
 	for {
 		if err := r.draw(cmd.OutOrStdout(), &screen, size, text); err != nil {
-			return err
+			return failed(err)
 		}
 		select {
 		case <-ctx.Done():
