@@ -220,7 +220,7 @@ func (s *Server) CloseSession(ctx context.Context, id uint64) error {
 		closed := false
 		w.ask(func() { closed = half(v.Slot, id, stats.ClosedByOperator) })
 		if closed {
-			s.logger.Info("session closed by operator", "session", id, "listener", v.Listener, "client", v.Client.AddrPort().String(), "upstream", v.Upstream)
+			s.logger.Info("session closed by operator", "session", id, "listener", v.Listener, "client", v.Client.String(), "upstream", v.Upstream)
 			return nil
 		}
 	}

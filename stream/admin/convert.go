@@ -12,7 +12,6 @@ import (
 	"github.com/weirlb/weir/stream/health"
 	"github.com/weirlb/weir/stream/history"
 	"github.com/weirlb/weir/stream/internal/clock"
-	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/upstream"
 )
@@ -162,20 +161,12 @@ func transition(t *upstream.Transition) Transition {
 	return Transition{t.At.Wall(), t.Axis.String(), t.From, t.To, t.Cause}
 }
 
-// client writes a client's address as the decision log does.
-func client(e *sys.Endpoint) string {
-	if e.IsUnix() {
-		return "unix:"
-	}
-	return e.AddrPort().String()
-}
-
 func running(v *history.Live, at clock.Time) Session {
 	out := Session{
 		ID:                    v.ID,
 		Listener:              v.Listener,
 		Protocol:              v.Protocol.String(),
-		Client:                client(&v.Client),
+		Client:                v.Client.String(),
 		Upstream:              v.Upstream,
 		Phase:                 v.Phase,
 		Tries:                 v.Tries,
@@ -199,7 +190,7 @@ func finished(e *history.Session) Session {
 		ID:                    e.Connection,
 		Listener:              e.Listener,
 		Protocol:              e.Protocol.String(),
-		Client:                client(&e.Client),
+		Client:                e.Client.String(),
 		Upstream:              e.Upstream,
 		PeerAddress:           e.UpstreamAddr,
 		Phase:                 "closed",

@@ -96,11 +96,3 @@ func (r *Record) cause() string {
 	}
 	return syscall.Errno(r.Cause).Error()
 }
-
-// client returns the client's address as the access log writes it.
-func (r *Record) client() string {
-	if r.Client.IsUnix() {
-		return "unix:"
-	}
-	return r.Client.AddrPort().String()
-}

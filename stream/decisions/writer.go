@@ -127,7 +127,7 @@ func (w *Writer) write(r *Record) {
 	level, said := r.sentence()
 	attrs := []slog.Attr{
 		slog.String("listener", r.Listener), slog.String("upstream", r.Upstream),
-		slog.Uint64("session", r.Session), slog.String("client", r.client()), slog.Int("attempt", r.Attempt),
+		slog.Uint64("session", r.Session), slog.String("client", r.Client.String()), slog.Int("attempt", r.Attempt),
 	}
 	if w.json {
 		attrs = append(attrs, r.fields()...)

@@ -110,6 +110,15 @@ func (e *Endpoint) AddrPort() netip.AddrPort {
 	return netip.AddrPortFrom(e.Addr(), e.Port)
 }
 
+// String returns the address and port, or "unix:", as nginx writes a client of a
+// unix socket.
+func (e *Endpoint) String() string {
+	if e.IsUnix() {
+		return "unix:"
+	}
+	return e.AddrPort().String()
+}
+
 // EndpointOf returns the endpoint of an internet address and port; a unix socket
 // if it is not valid.
 func EndpointOf(a netip.AddrPort) Endpoint {

@@ -131,3 +131,11 @@ func TestEpollKeepsItsData(t *testing.T) {
 		t.Fatal("a cleared eventfd is ready")
 	}
 }
+
+func TestEndpointAsText(t *testing.T) {
+	inet := EndpointOf(netip.MustParseAddrPort("[2001:db8::1]:53"))
+	unix := EndpointOf(netip.AddrPort{})
+	if inet.String() != "[2001:db8::1]:53" || unix.String() != "unix:" {
+		t.Errorf("they are %q and %q", inet.String(), unix.String())
+	}
+}
