@@ -19,6 +19,7 @@
 //	GET    /v1/explain?upstream=            &client= &listener=: what the next session would get, and why
 //	POST   /v1/record                       {"record": "on|off|10m"}: whether decisions are remembered
 //	POST   /v1/reload                       {"require_safe": false, "dry_run": false}
+//	POST   /v1/upgrade                      {"binary": "", "drain": false}: another process takes over
 //	GET    /v1/diff                         what a reload would change
 //	POST   /v1/diff                         the same for a configuration that is sent, as conf.Config in JSON
 //
@@ -32,9 +33,11 @@
 // a configuration file does.
 //
 // Errors: {"error": "..."} for people, with 400 for what can't be, 401 without
-// the token, 404 for names that nothing has, 409 for names that several have and
-// for a reload that would end sessions, 413, 422 with "diagnostics" for a
-// configuration with mistakes, 503 while weir stops. In Go they are [*Error].
+// the token, 403 for pages in a browser and for what is allowed over a unix socket
+// only, 404 for names that nothing has, 405 with the methods that there are, 409 for
+// names that several have and for a reload that would end sessions, 413, 415 for a
+// body that is not sent as JSON, 422 with "diagnostics" for a configuration with
+// mistakes, 503 while weir stops. In Go they are [*Error].
 //
 // Bounds: [maxConnections] at a time, bodies of 64 KiB (configurations 32 MiB),
 // ten seconds to send a request and thirty to take an answer. Who is slower is cut
