@@ -67,7 +67,13 @@ func (w *Worker) letGo(s *session) {
 // unheardOf reports whether the peer has ended a session in which it has said
 // nothing and that can begin anew.
 func (s *session) unheardOf() bool {
-	return s.holds() && s.flow[up].read == 0 && (s.half[up].ended || s.half[up].broken()) && !s.half[down].broken()
+	return s.holds() && s.flow[up].read == 0 && (s.half[up].ended || s.half[up].broken()) && !s.half[down].broken() && !s.asksNothing()
+}
+
+// asksNothing reports whether no peer could do more for the client: it has ended
+// without a word, as a probe does, or has sent what is not answered.
+func (s *session) asksNothing() bool {
+	return s.flow[down].read == 0 && s.half[down].ended || s.cancels()
 }
 
 // startOver gives a session to another peer, with all that its client has sent, in
@@ -79,14 +85,17 @@ func (w *Worker) startOver(s *session) {
 	if s.half[up].broken() {
 		why = s.reason
 	}
-	h, f := &s.extras.held, &s.flow[down]
+	h, f, o := &s.extras.held, &s.flow[down], upstream.Failed
+	if f.read == 0 {
+		o = upstream.Succeeded // a connection that waits for its client may be ended: nothing was asked
+	}
 	buf, n := h.buf, h.n
 	h.buf, h.n, h.on = nil, 0, false
 	w.discard(f)
 	f.buf, f.off, f.pending, f.done = buf, 0, int32(n), false
 	s.flow[up].done = false
 	s.halfClosed, s.guarded, s.firstByte, s.reason = false, false, 0, why
-	if w.nextUpstream(s, upstream.Failed, why, decisions.EndedUnheard) {
+	if w.nextUpstream(s, o, why, decisions.EndedUnheard) {
 		s.setPhase(pausing)
 		s.anew = true
 		w.putOff(s)

@@ -361,6 +361,9 @@ func (w *Worker) onConnected(s *session) bool {
 	}
 	s.connected, s.active, s.watched = now, now, true
 	s.blamed = false // of failed attempts before this one
+	if s.half[down].ended {
+		s.blame(stats.ClientClosed) // before it began anew
+	}
 	s.setPhase(relaying)
 	w.setTimer(s, now.Add(w.firstLook(s)))
 	return true
@@ -456,8 +459,8 @@ func (s *session) took(now clock.Time) upstream.Took {
 		case stats.PeerClosed, stats.PeerReset:
 			t.Word = upstream.Broke
 		}
-		if s.listener.cancels && s.flow[down].sent == cancelBytes {
-			t.Word = upstream.NoNeed // it is not answered
+		if s.cancels() {
+			t.Word = upstream.NoNeed
 		}
 	}
 	return t
@@ -466,6 +469,11 @@ func (s *session) took(now clock.Time) upstream.Took {
 // cancelBytes is the length of PostgreSQL's CancelRequest, after which the server
 // closes without a word.
 const cancelBytes = 16
+
+// cancels reports whether the client has sent that and nothing else.
+func (s *session) cancels() bool {
+	return s.listener.cancels && s.flow[down].read == cancelBytes
+}
 
 // endWalk keeps the list of attempted peers and returns the rest to the worker.
 func (w *Worker) endWalk(s *session) {
@@ -809,7 +817,7 @@ func (w *Worker) endInput(s *session, d side) {
 		return
 	}
 	s.blame(stats.PeerClosed)
-	if !s.holds() { // else it may begin anew
+	if !s.unheardOf() { // else it begins anew
 		w.onFirstByte(s)
 	}
 }

@@ -190,7 +190,7 @@ func TestBeforeFirstByte(t *testing.T) {
 				if r := h.wait(readAll(c)); string(r.bytes) != "answer" || r.err != nil {
 					t.Fatalf("the client got %q, %v", r.bytes, r.err)
 				}
-				h.turnUntil("it ends", func() bool { return h.ended() == 1 })
+				h.wantClosed(stats.ClientClosed) // it was the first to end
 			})
 		}
 	}
@@ -237,6 +237,54 @@ func TestBeforeFirstByteOfSilentClient(t *testing.T) {
 	q := h.accept(other)
 	c.Write([]byte("late"))
 	h.hears(q, "late")
+	h.wantNoFails()
+}
+
+// Who has asked for nothing, or for what is not answered, needs no other peer, and
+// no peer has failed.
+func TestBeforeFirstByteOfNothingAsked(t *testing.T) {
+	for name, test := range map[string]struct {
+		says   int
+		closes bool
+		end    stats.CloseReason
+	}{
+		"probe":  {closes: true, end: stats.ClientClosed},
+		"cancel": {says: cancelBytes, end: stats.PeerClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, setup{peers: 2, edit: func(l *conf.Listener, u *conf.Upstream) {
+				holding(l, u)
+				l.Profile = conf.ProfilePostgres
+			}})
+			c, p := h.dial()
+			c.Write(payload(test.says))
+			if test.closes {
+				c.CloseWrite()
+			}
+			h.turnUntil("it has arrived", func() bool {
+				s := h.last()
+				return s.flow[down].sent == uint64(test.says) && s.half[up].shut == test.closes
+			})
+			p.Read(make([]byte, 64)) // or Close would reset
+			p.Close()
+			h.wait(readAll(c))
+			c.Close()
+			h.wantClosed(test.end)
+			if n := h.stats.UpstreamConnections.Load(); n != 1 {
+				t.Errorf("%d connections to peers, want 1", n)
+			}
+			h.wantNoFails()
+		})
+	}
+}
+
+func (h *harness) wantNoFails() {
+	h.t.Helper()
+	for _, p := range h.group.Snapshot(nil, h.clock.Now()) {
+		if p.Failures != 0 || p.Balance.Fails != 0 {
+			h.t.Errorf("%s is charged with a failure", p.Addr)
+		}
+	}
 }
 
 // The client's bytes and the peer's reset come together: what is left to be told of
