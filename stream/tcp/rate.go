@@ -75,3 +75,7 @@ func (w *Worker) allowance(s *session, d side, most int) int {
 	}
 	return min(n, most)
 }
+
+// slowed reports whether the flow from side d stands still until its rate allows
+// more: the session's timer will tell.
+func (s *session) slowed(d side) bool { return s.extras != nil && s.extras.rates[d].resume != 0 }

@@ -99,6 +99,27 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// What was sent before a reset comes at the rate, and nobody spins until it has.
+func TestRateOfBrokenHalf(t *testing.T) {
+	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) { l.Limits.DownloadRate = 10_000 }})
+	c, p := h.dial()
+	want := payload(50_000)
+	p.Write(want)
+	h.turnUntil("all has reached weir", func() bool { return outQueue(t, p) == 0 })
+	reset(p)
+	got := readAll(c)
+	h.turnUntil("the reset is seen", func() bool { return h.last().half[up].broken() })
+	h.settle()
+	if h.last().putOff {
+		t.Error("it is put off, and not until there is credit")
+	}
+	r := h.waitAdvancing(got)
+	if !bytes.Equal(r.bytes, want) {
+		t.Errorf("%d bytes came, want %d", len(r.bytes), len(want))
+	}
+	h.wantClosed(stats.PeerReset)
+}
+
 // A session that has nothing to move is not looked at for its rates.
 func TestRateOfIdleSession(t *testing.T) {
 	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) {

@@ -859,10 +859,10 @@ func (w *Worker) onBroken(s *session, d side) {
 		if !s.halfClosed {
 			s.halfClosed = true
 			if at, ok := s.deadline(); ok {
-				w.setTimer(s, at)
+				w.wakeBy(s, at) // the rest may be due at its rate before
 			}
 		}
-		if s.half[d].readable && s.half[d.other()].writable {
+		if s.half[d].readable && s.half[d.other()].writable && !s.slowed(d) {
 			w.putOff(s)
 		}
 		return
