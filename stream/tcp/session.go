@@ -846,8 +846,14 @@ func (w *Worker) passEnd(s *session, d side) {
 	sys.ShutdownWrite(dst.fd)
 	s.halfClosed = true
 	s.active = w.Loop.Now()
+	w.endsBy(s)
+}
+
+// endsBy has the timer of a session that was half-closed fire no later than its
+// deadline: a look, a rate or a turn may be due before.
+func (w *Worker) endsBy(s *session) {
 	if at, ok := s.deadline(); ok {
-		w.setTimer(s, at)
+		w.wakeBy(s, at)
 	}
 }
 
@@ -858,9 +864,7 @@ func (w *Worker) onBroken(s *session, d side) {
 		// The other half is slow. It has half_close_timeout to go on.
 		if !s.halfClosed {
 			s.halfClosed = true
-			if at, ok := s.deadline(); ok {
-				w.wakeBy(s, at) // the rest may be due at its rate before
-			}
+			w.endsBy(s)
 		}
 		if s.half[d].readable && s.half[d.other()].writable && !s.slowed(d) {
 			w.putOff(s)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/stats"
 )
 
@@ -271,6 +272,33 @@ func TestHalfCloseTimeoutIsItsOwn(t *testing.T) {
 			h.clock.Advance(2 * time.Second)
 			h.wantClosed(stats.HalfCloseTimeout)
 		})
+	}
+}
+
+// What is due before half_close_timeout is done in time: the guard of a young
+// session, and the look at an older one that ends with bytes under way.
+func TestHalfCloseDelaysNothing(t *testing.T) {
+	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) { l.HalfCloseTimeout = 10 * time.Minute }})
+	young, _ := h.dial()
+	young.CloseWrite()
+	h.turnUntil("half-closed", func() bool { return h.last().halfClosed })
+	h.clock.Advance(3 * time.Second)
+	h.settle()
+	if !h.last().guarded {
+		t.Error("the young session is not guarded")
+	}
+
+	_, p := h.dial()
+	for range 2 { // until it is quiet and no longer looked at
+		h.clock.Advance(20 * time.Second)
+		h.settle()
+	}
+	p.Write([]byte("x"))
+	p.CloseWrite()
+	h.turnUntil("half-closed", func() bool { return h.last().halfClosed })
+	at, ok := h.w.Loop.Timers.Armed(h.last().slot + timerSession)
+	if in := clock.AtMillis(at).Sub(h.clock.Now()); !ok || in > 16*time.Second {
+		t.Errorf("the older session is looked at in %v, %v", in, ok)
 	}
 }
 

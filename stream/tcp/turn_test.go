@@ -130,6 +130,7 @@ func TestTurnWithoutAnswer(t *testing.T) {
 	b, pb := h.dial()
 	a.Write([]byte("one"))
 	h.hears(pa, "one")
+	a.CloseWrite() // changes nothing
 	b.Write([]byte("two"))
 	h.silent(pb)
 	h.clock.Advance(turnPatience)
