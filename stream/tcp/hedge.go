@@ -27,6 +27,7 @@ type hedge struct {
 	peer   *upstream.Peer
 	stats  *stats.Peer
 	picked clock.Time
+	turn   uint64 // of the loop, in which it was promoted
 }
 
 func (w *Worker) hedgeToken(s *session) loop.Token {
@@ -133,12 +134,18 @@ func (w *Worker) promote(s *session) {
 	h := &s.extras.hedge
 	s.half[up] = half{fd: h.fd, unix: h.unix, writable: true, nagle: !h.unix}
 	s.peer, s.stats, s.picked = h.peer, h.stats, h.picked
-	h.fd, h.peer = -1, nil
+	h.fd, h.peer, h.turn = -1, nil, w.Loop.Stats.Turns.Load()
 	w.link(s)
 	w.setTimer(s, s.picked.Add(s.listener.ConnectTimeout))
 	if w.Loop.Rename(s.half[up].fd, sessionEvents, s.token(up)) != 0 {
 		w.close(s, stats.LocalError)
 	}
+}
+
+// ofFormer reports whether an event of this turn is not of the session's upstream half
+// but of the one that was there before the second attempt was promoted.
+func (w *Worker) ofFormer(s *session, d side) bool {
+	return s.extras != nil && d == up && s.extras.hedge.turn == w.Loop.Stats.Turns.Load()
 }
 
 // failHedge settles a second attempt that has failed. The first goes on. local says

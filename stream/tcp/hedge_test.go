@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/stats"
 )
@@ -39,6 +41,24 @@ func TestHedgeWins(t *testing.T) {
 	}
 	if n := h.stats.UpstreamFailures.Load(); n != 0 {
 		t.Errorf("%d failures", n)
+	}
+}
+
+// The first attempt has come about and ended in the turn in which the second won:
+// its event says nothing of the winner.
+func TestHedgeWinsBeforeTheLastOfTheLoser(t *testing.T) {
+	h := slowFirst(t, 1)
+	s := h.last()
+	h.w.startHedge(s)
+	h.w.OnEvent(h.w.hedgeToken(s), unix.EPOLLOUT)
+	h.w.OnEvent(s.token(up), unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP)
+	if u := &s.half[up]; u.readable || u.finished || u.hungUp || s.phase != connecting {
+		t.Errorf("it is %s, and its upstream half %+v", s.phase, *u)
+	}
+	h.accept(0)
+	h.turnUntil("it relays", func() bool { return s.phase == relaying })
+	if u := &s.half[up]; u.finished || u.hungUp {
+		t.Errorf("its upstream half is %+v", *u)
 	}
 }
 

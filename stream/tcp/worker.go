@@ -294,11 +294,15 @@ func (w *Worker) OnEvent(t loop.Token, events uint32) {
 		w.Loop.Stats.Stale.Add(1)
 		return
 	}
-	if t.Kind() == loop.KindHedge {
+	d := side(t.Side())
+	switch {
+	case t.Kind() == loop.KindHedge:
 		w.onHedge(s, events)
-		return
+	case w.ofFormer(s, d):
+		w.Loop.Stats.Stale.Add(1)
+	default:
+		w.onReady(s, d, events)
 	}
-	w.onReady(s, side(t.Side()), events)
 }
 
 // OnTimer implements loop.Handler.
