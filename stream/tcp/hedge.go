@@ -117,7 +117,7 @@ func (w *Worker) onHedge(s *session, events uint32) {
 	}
 	if events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		if errno := sys.SocketError(h.fd); errno != 0 {
-			w.failHedge(s, errno, false)
+			w.failHedge(s, errno, stood(errno))
 			return
 		}
 	}
@@ -148,11 +148,11 @@ func (w *Worker) ofFormer(s *session, d side) bool {
 	return s.extras != nil && d == up && s.extras.hedge.turn == w.Loop.Stats.Turns.Load()
 }
 
-// failHedge settles a second attempt that has failed. The first goes on. local says
-// that this machine lacks something, and the peer is not to blame.
-func (w *Worker) failHedge(s *session, errno unix.Errno, local bool) {
+// failHedge settles a second attempt that has failed. The first goes on. blameless
+// says that the peer is not to blame: it stood, or this machine lacks something.
+func (w *Worker) failHedge(s *session, errno unix.Errno, blameless bool) {
 	o := upstream.Failed
-	if local || errno == unix.EADDRNOTAVAIL {
+	if blameless || errno == unix.EADDRNOTAVAIL {
 		o = upstream.Succeeded
 	}
 	w.stats.UpstreamFailures.Add(1)

@@ -62,6 +62,25 @@ func TestHedgeWinsBeforeTheLastOfTheLoser(t *testing.T) {
 	}
 }
 
+// The second attempt is reset as soon as it stands, which is no failure of its peer:
+// the first goes on.
+func TestHedgeIsReset(t *testing.T) {
+	h := slowFirst(t, 1)
+	s := h.last()
+	h.w.startHedge(s)
+	h.peers[0].SetDeadline(time.Now().Add(10 * time.Second))
+	p, err := h.peers[0].AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reset(p)
+	h.turnUntil("the second attempt is given up", func() bool { return h.group.Stats(0).HedgesLost.Load() == 1 })
+	if s.phase != connecting || s.hasHedge() {
+		t.Errorf("it is %s", s.phase)
+	}
+	h.wantNoFails()
+}
+
 // The second attempt fails while the first is under way: that one goes on, and the
 // failure is told, and charged to whom it belongs.
 func TestHedgeFails(t *testing.T) {

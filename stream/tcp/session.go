@@ -317,12 +317,7 @@ func (w *Worker) onConnect(s *session, doubtful bool) {
 	if doubtful {
 		errno = sys.SocketError(s.half[up].fd)
 	}
-	switch errno {
-	case 0, unix.ECONNRESET, unix.EPIPE:
-		// A reset of a connection that had not come about is ECONNREFUSED
-		// (the kernel's tcp_reset). This one stood, and its peer may have said
-		// something before: it is no failure of the peer.
-	default:
+	if errno != 0 && !stood(errno) {
 		if w.nextUpstream(s, upstream.Failed, stats.ConnectFailed, decisions.Cause(errno)) {
 			w.connect(s)
 		}
@@ -340,6 +335,11 @@ func (w *Worker) onConnect(s *session, doubtful bool) {
 	}
 	w.advance(s)
 }
+
+// stood reports whether an error is of a connection that had come about. A reset of
+// one that had not is ECONNREFUSED (the kernel's tcp_reset). It is no failure of the
+// peer, which may have said something before.
+func stood(errno unix.Errno) bool { return errno == unix.ECONNRESET || errno == unix.EPIPE }
 
 // onConnected begins to relay. It returns false if the connection turned out
 // to be one of the socket to itself and another peer shall be tried, and true
