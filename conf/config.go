@@ -220,7 +220,7 @@ type Listener struct {
 	Upstream         string
 	ConnectTimeout   time.Duration // never Off
 	IdleTimeout      time.Duration
-	HalfCloseTimeout time.Duration
+	HalfCloseTimeout time.Duration // Off = IdleTimeout holds
 	DeadPeerTimeout  time.Duration
 	NextUpstream     NextUpstream
 	Priority         int    // 0..Priorities-1, 0 = the most important

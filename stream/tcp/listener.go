@@ -23,7 +23,7 @@ type Listener struct {
 	Group            *upstream.Group
 	ConnectTimeout   time.Duration
 	IdleTimeout      time.Duration // conf.Off = none
-	HalfCloseTimeout time.Duration // conf.Off = none
+	HalfCloseTimeout time.Duration // conf.Off = IdleTimeout holds
 	DeadPeerTimeout  time.Duration // conf.Off = none
 	Limits           upstream.Limits
 	Backoff          time.Duration // conf.Off = none

@@ -905,10 +905,15 @@ func (w *Worker) flush(s *session) {
 // for never.
 func (s *session) deadline() (clock.Time, bool) {
 	t := s.listener.IdleTimeout
-	if s.halfClosed {
+	if s.halfCloseTimed() {
 		t = s.listener.HalfCloseTimeout
 	}
 	return s.active.Add(t), t > 0
+}
+
+// halfCloseTimed reports whether half_close_timeout holds, and not idle_timeout.
+func (s *session) halfCloseTimed() bool {
+	return s.halfClosed && s.listener.HalfCloseTimeout > 0
 }
 
 // onDeadline is called when a session's timer has run out. While bytes move
@@ -964,7 +969,7 @@ func (w *Worker) onSilence(s *session) {
 	switch {
 	case s.half[down].broken() || s.half[up].broken():
 		w.close(s, s.reason) // the other half did not take the last bytes
-	case s.halfClosed:
+	case s.halfCloseTimed():
 		w.close(s, stats.HalfCloseTimeout)
 	default:
 		w.close(s, stats.IdleTimeout)

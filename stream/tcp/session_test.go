@@ -275,6 +275,18 @@ func TestHalfCloseTimeoutIsItsOwn(t *testing.T) {
 	}
 }
 
+// Without it idle_timeout holds for half-closed sessions too.
+func TestHalfCloseTimeoutOff(t *testing.T) {
+	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) {
+		l.IdleTimeout, l.HalfCloseTimeout = 10*time.Second, conf.Off
+	}})
+	c, _ := h.dial()
+	c.CloseWrite()
+	h.turnUntil("half-closed", func() bool { return h.last().halfClosed })
+	h.clock.Advance(11 * time.Second)
+	h.wantClosed(stats.IdleTimeout)
+}
+
 // What is due before half_close_timeout is done in time: the guard of a young
 // session, and the look at an older one that ends with bytes under way.
 func TestHalfCloseDelaysNothing(t *testing.T) {
