@@ -19,8 +19,9 @@ type held struct {
 }
 
 // hold begins to hold, when a peer is connected. What the client has said before
-// is on its way.
+// is on its way. No attempt is under way until the session begins anew.
 func (w *Worker) hold(s *session) {
+	s.listener.Group.Settle(&s.walk.Attempts)
 	s.extras.held.on = true
 	w.holdMore(s, s.flow[down].rest())
 }

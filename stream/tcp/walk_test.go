@@ -313,6 +313,25 @@ func TestBeforeFirstByteThenQueue(t *testing.T) {
 	h.hears(h.accept(other), "question")
 }
 
+// A session that is connected makes no attempt, even if it could begin anew.
+func TestBeforeFirstByteKeepsNoRetry(t *testing.T) {
+	h := newHarness(t, setup{extra: []conf.Server{refused(t)}, edit: func(l *conf.Listener, u *conf.Upstream) {
+		holding(l, u)
+		u.Breaker = &conf.CircuitBreaker{MaxRetries: 1}
+		u.Servers[0].MaxFails = 0
+		u.Servers[0].Weight = 100 // everybody begins there
+	}})
+	for range 2 {
+		h.dial()
+		if s := h.last(); s.tries != 2 || !s.holds() {
+			t.Errorf("it is connected after %d attempts, holding is %v", s.tries, s.holds())
+		}
+		if n := h.group.Load(h.clock.Now()).Retries; n != 0 {
+			t.Errorf("%d retries under way", n)
+		}
+	}
+}
+
 // A connect to a unix socket is over at once.
 func TestBeforeFirstByteOverUnixSockets(t *testing.T) {
 	dir := t.TempDir()

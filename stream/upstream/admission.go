@@ -316,8 +316,8 @@ func (g *Group) Again(a *Attempts, wait time.Duration, now clock.Time) (again, d
 	return true, false
 }
 
-// Settle notes that a session makes no more attempts. Again may be called any
-// number of times before, and Settle any number of times after.
+// Settle notes that a session makes no attempt now. It may be called any number of
+// times; Again, after it, begins anew.
 func (g *Group) Settle(a *Attempts) {
 	if a.retrying {
 		a.retrying = false
