@@ -519,7 +519,8 @@ func TestTurnIsBounded(t *testing.T) {
 		s, end := h.pour()
 		most := bulkPerTurn + spliceBytes
 		if relay == Copy {
-			most = bytesPerFlow + bufferBytes
+			// Each time: what was put off, and an event of either half.
+			most = 3 * (bytesPerFlow + bufferBytes)
 		}
 		for range 200 {
 			before := s.flow[down].read
