@@ -89,7 +89,8 @@ func clientTLS(o *conf.CheckTLSOptions, host string) (*tls.Config, error) {
 // A link is one connection of an endpoint.
 type link struct {
 	net.Conn
-	at *endpoint
+	at   *endpoint
+	once bool // good for one check: a keeper does not keep it
 }
 
 // dial connects. The caller closes the link.

@@ -10,11 +10,12 @@
 //
 // Probes are polite, so that no server logs or counts them as faults. Those of
 // a database or broker finish its handshake; postgres, mysql, redis, amqp and
-// nats keep one connection and ask on it each time (keep.go), the others
-// connect anew and take their leave in order (visit.go). A kept connection shows
-// that the server works, and not that it still accepts others: that is what
-// connect failures of live sessions show. Settings that a server gives only to
-// new sessions, such as ALTER ROLE SET, are not seen on it either.
+// nats keep one connection and ask on it each time (keep.go), the others, and
+// nats where it wants a login and the check has none, connect anew and take their
+// leave in order (visit.go). A kept connection shows that the server works, and
+// not that it still accepts others: that is what connect failures of live
+// sessions show. Settings that a server gives only to new sessions, such as ALTER
+// ROLE SET, are not seen on it either.
 //
 // How often a state changes is bounded, whatever the server does. Of n results
 // of one check there are at most 2 + 2n/(rise+fall) changes of health, the first

@@ -13,11 +13,11 @@ type session interface {
 	bye() // says goodbye; takes no longer than [goodbye]
 }
 
-// A keeper is a probe that keeps one connection and asks on it each time. It
-// connects anew if that fails: the server may have closed the connection for
-// reasons of its own, such as a time limit. Only if a fresh one fails too the
-// check has failed. A kept connection on which no answer comes takes all of the
-// check's time, though.
+// A keeper is a probe that keeps one connection and asks on it each time, unless
+// open has marked its link as good for once. It connects anew if that fails: the
+// server may have closed the connection for reasons of its own, such as a time
+// limit. Only if a fresh one fails too the check has failed. A kept connection on
+// which no answer comes takes all of the check's time, though.
 type keeper struct {
 	at   *endpoint
 	bare bool // open is given the connection before any TLS
@@ -82,7 +82,7 @@ func (k *keeper) ask(ctx context.Context) (reading, error) {
 }
 
 func (k *keeper) end(last bool) {
-	if k.session != nil && last {
+	if k.session != nil && (last || k.link.once) {
 		k.session.bye()
 		leave(k.conn, k.link)
 		k.link, k.conn, k.session = nil, nil, nil

@@ -16,7 +16,7 @@ import (
 // newNATS returns a probe that connects as a client, sends PING and waits for
 // PONG (https://docs.nats.io/reference/reference-protocols/nats-protocol). A
 // server in lame duck mode, which is about to stop, is a failure. Where a login
-// is wanted and the check has none, its greeting is enough.
+// is wanted and the check has none, its greeting is enough: a new one each time.
 func newNATS(h *conf.HealthCheck, at *endpoint) (probe, error) {
 	return &keeper{at: at, bare: true, open: func(ctx context.Context, l *link, _ net.Conn) (session, error) {
 		return openNATS(ctx, h, at.tls, l)
@@ -70,7 +70,7 @@ func openNATS(ctx context.Context, h *conf.HealthCheck, config *tls.Config, l *l
 		s.r.Reset(s.conn)
 	}
 	if info.AuthRequired && h.User == "" && h.Password == "" {
-		s.closed = true
+		s.closed, l.once = true, true
 		return s, nil
 	}
 	return s, s.login(h)

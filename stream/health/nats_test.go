@@ -73,6 +73,20 @@ func TestNATS(t *testing.T) {
 	}
 }
 
+// Where only the greeting is read, every check reads one: a server that has died
+// is seen.
+func TestNATSWithoutLogin(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := serveOn(t, ln, func(c net.Conn) { io.WriteString(c, "INFO {\"auth_required\":true}\r\n") })
+	p := newProber(t, target, conf.CheckNATS, nil)
+	p.wantOK("answers, and wants a login")
+	ln.Close()
+	p.wantFailure("connecting to " + ln.Addr().String() + ": connection refused")
+}
+
 // No line of a server is read as an operation that it is not.
 func FuzzNATS(f *testing.F) {
 	f.Add("INFO {\"ldm\":true}\r\n")
@@ -102,7 +116,10 @@ func TestRealNATS(t *testing.T) {
 	lockedLog, _ := startProgram(t, exec.Command(path, "-a", "127.0.0.1", "-p", strconv.Itoa(closed), "--user", "weir", "--pass", "hunter2"))
 	waitListening(t, open)
 	waitListening(t, closed)
-	newProber(t, loopback(closed), conf.CheckNATS, nil).wantOK("answers, and wants a login")
+	visitor := newProber(t, loopback(closed), conf.CheckNATS, nil)
+	for range 2 {
+		visitor.wantOK("answers, and wants a login")
+	}
 	newProber(t, loopback(closed), conf.CheckNATS, asWeir).wantOK("")
 	if text := lockedLog.String(); strings.Contains(text, "[ERR]") {
 		t.Errorf("nats-server says:\n%s", text)
