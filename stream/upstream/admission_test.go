@@ -173,6 +173,62 @@ func TestQueueCalledInVain(t *testing.T) {
 	second.wants(Waits)
 }
 
+// Whoever waited looks at the primaries first, though it has been to the backups
+// before.
+func TestQueueBeginsAtPrimaries(t *testing.T) {
+	edit := func(u *conf.Upstream) {
+		withQueue(9, 1)(u)
+		u.Servers[1].Backup = true
+	}
+	t.Run("found them full", func(t *testing.T) {
+		c := newCrowd(t, edit)
+		a := c.guest("a", 1).pick().has()
+		c.guest("b", 1).pick().has()
+		first := c.guest("first", 1).pick().wants(Waits)
+		a.end(NoNeed)
+		c.wantWoken("first")
+		first.pick().has()
+	})
+	t.Run("failed there", func(t *testing.T) {
+		c := newCrowd(t, edit)
+		a := c.guest("a", 1).pick().has()
+		first := c.guest("first", 1).pick().has()
+		first.fail()
+		first.pick().wants(Waits) // for the primary
+		c.now.Advance(time.Minute)
+		a.end(NoNeed)
+		c.wantWoken("first")
+		if first.pick().has(); first.peer != a.peer {
+			t.Errorf("it has %s, which it has tried", first.peer)
+		}
+	})
+}
+
+// The key of a session that waited decides, as if all had been full only now.
+func TestQueueKeepsToKey(t *testing.T) {
+	for _, method := range []string{conf.Hash, conf.IPHash, conf.Maglev} {
+		t.Run(method, func(t *testing.T) {
+			c := newCrowd(t, func(u *conf.Upstream) {
+				withQueue(9, 1)(u)
+				u.Balance = conf.DefaultBalance(method)
+			})
+			keyed := func(name string) *guest {
+				g := c.guest(name, 1)
+				g.Key = append(g.Key, 10, 0, 0, 1)
+				return g
+			}
+			a, b := keyed("a").pick().has(), keyed("b").pick().has()
+			first := keyed("first").pick().wants(Waits)
+			a.end(NoNeed)
+			b.end(NoNeed)
+			c.wantWoken("first")
+			if p, d := c.Explain(&first.Attempts, c.now.Now()); p != a.peer || d.Fallback != "" {
+				t.Errorf("it has %v, where %v is its key's; %s", p, a.peer, d.Fallback)
+			}
+		})
+	}
+}
+
 func TestQueueMovesOn(t *testing.T) {
 	for name, makeRoom := range map[string]func(c *crowd){
 		"by the operator": func(c *crowd) {

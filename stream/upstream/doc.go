@@ -56,7 +56,8 @@
 //
 // The queue is first come, first served within a priority (stream/queue). It moves
 // on when a session ends, when a peer comes back or gets more room, and, since
-// limits grow and fail_timeout passes without any event, ten times a second.
+// limits grow and fail_timeout passes without any event, ten times a second. Whoever
+// is called begins its search anew, at the primaries; what it has tried stays tried.
 //
 // Retries are bounded by circuit_breaker.max_retries ([Group.Again]), second
 // attempts beside a slow one ([Group.Beside]) by the caller.

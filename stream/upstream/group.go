@@ -276,8 +276,8 @@ func (g *Group) Pick(a *Attempts, now clock.Time) *Peer { return g.pick(a, now, 
 func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 	a.selection.Key = a.Key
 	g.mu.Lock()
-	if sh := g.shape.Load(); sh != a.shape {
-		a.aim(sh) // the configuration has changed between two attempts
+	if sh := g.shape.Load(); sh != a.shape || a.called {
+		a.aim(sh) // the configuration has changed since the last pick, or the session has waited
 	}
 	var p *Peer
 	if !a.wakes() {
@@ -351,8 +351,8 @@ func (g *Group) pickLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
 	if a.tier == backup || len(sh.peers[backup]) == 0 {
 		return nil
 	}
-	// The session moves to the backup tier for good. The tried bits now speak of
-	// that tier's peers, and a search begins anew.
+	// The session moves to the backup tier for good, unless it comes to wait. The
+	// tried bits now speak of that tier's peers, and a search begins anew.
 	a.tier = backup
 	a.selection.Reset()
 	a.markTried()
