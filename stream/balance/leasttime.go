@@ -116,13 +116,14 @@ func (t *timing) reached(m Moment, p *Peer, took, now Millis) {
 }
 
 // Released takes the samples of a session that did not fail
-// (ngx_stream_upstream_free_least_time_peer).
+// (ngx_stream_upstream_free_least_time_peer). One that was given up before it was
+// connected has none.
 func (t *timing) Released(p *Peer, u Use, now Millis) {
 	ended := t.inflight && t.mode != LastByte && u.Took[t.mode] != None // by reached
 	if t.inflight && !ended {
 		p.Inflight.leave(u.Took[LastByte], now)
 	}
-	if u.Failed {
+	if u.Failed || u.Took[Connect] == None {
 		return
 	}
 	for m, took := range u.Took {

@@ -17,7 +17,7 @@ import (
 // This file makes a second attempt to connect, to another peer, while the first
 // takes longer than it should ("The Tail at Scale", J. Dean and L. A. Barroso,
 // CACM 2013, hedged requests). The first to connect wins; the other is closed, and
-// is no failure of its peer.
+// is neither a failure nor a success of its peer.
 
 // hedge is a second attempt to connect.
 type hedge struct {
@@ -124,7 +124,7 @@ func (w *Worker) onHedge(s *session, events uint32) {
 	g := s.listener.Group
 	g.Stats(w.opt.ID).HedgesWon.Add(1)
 	g.Slow(w.Loop.Now().Sub(s.picked))
-	w.release(s, upstream.Succeeded, decisions.NoFailure)
+	w.release(s, upstream.Abandoned, decisions.NoFailure)
 	w.promote(s)
 }
 
@@ -153,7 +153,7 @@ func (w *Worker) ofFormer(s *session, d side) bool {
 func (w *Worker) failHedge(s *session, errno unix.Errno, blameless bool) {
 	o := upstream.Failed
 	if blameless || errno == unix.EADDRNOTAVAIL {
-		o = upstream.Succeeded
+		o = upstream.Abandoned
 	}
 	w.stats.UpstreamFailures.Add(1)
 	w.endHedge(s, o, decisions.Cause(errno))
@@ -162,7 +162,7 @@ func (w *Worker) failHedge(s *session, errno unix.Errno, blameless bool) {
 // dropHedge gives up a second attempt that is no longer wanted.
 func (w *Worker) dropHedge(s *session) {
 	if s.extras.hedge.peer != nil {
-		w.endHedge(s, upstream.Succeeded, decisions.NoFailure)
+		w.endHedge(s, upstream.Abandoned, decisions.NoFailure)
 	}
 	s.extras.hedge.done = false // for the next session
 }

@@ -8,7 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/balance"
+	"github.com/weirlb/weir/stream/decisions"
 	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/upstream"
 )
 
 func hedged(share float64) func(l *conf.Listener, u *conf.Upstream) {
@@ -171,5 +174,60 @@ func TestHedgeAfterPercentile(t *testing.T) {
 	at, ok := h.w.expectHedge(s)
 	if d := at.Sub(s.picked); !ok || d < 85*time.Millisecond || d > 95*time.Millisecond {
 		t.Errorf("a hedge after %v, %v; want some 90 ms", d, ok)
+	}
+}
+
+// onTrial has a session connect to a peer that does not answer, after it has been
+// unavailable. The other peer answers.
+func onTrial(t *testing.T, edit func(l *conf.Listener, u *conf.Upstream)) *harness {
+	h := newHarness(t, setup{extra: []conf.Server{blackHole(t)}, edit: func(l *conf.Listener, u *conf.Upstream) {
+		u.Balance = conf.DefaultBalance(conf.First)
+		edit(l, u)
+	}})
+	h.client()
+	h.turnUntil("it connects", func() bool { return h.last() != nil && h.last().phase == connecting })
+	s := h.last()
+	h.w.nextUpstream(s, upstream.Failed, stats.ConnectTimeout, decisions.TimedOut)
+	h.w.close(s, stats.ConnectTimeout)
+	h.clock.Advance(11 * time.Second)
+	h.client()
+	h.turnUntil("it is tried again", func() bool { return h.last() != nil && h.last().phase == connecting })
+	return h
+}
+
+// An attempt that was given up shows nothing of its peer.
+func TestAbandonedAttemptForgivesNobody(t *testing.T) {
+	for name, abandon := range map[string]func(h *harness, s *session){
+		"another was faster": func(h *harness, s *session) {
+			h.clock.Advance(21 * time.Millisecond)
+			h.turnUntil("it relays", func() bool { return s.phase == relaying })
+		},
+		"its peer is not wanted": func(h *harness, s *session) { h.w.Dismiss(s.peer, h.clock.Now(), 1, stats.PeerStandby) },
+		"its session is closed":  func(h *harness, s *session) { h.w.close(s, stats.ClosedByOperator) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := onTrial(t, hedged(1))
+			abandon(h, h.last())
+			p := h.group.Snapshot(nil, h.clock.Now())[0]
+			if passive := p.Axes[upstream.AxisPassive]; p.Balance.Fails != 1 || p.Balance.Conns != 0 || passive.Value != upstream.OutOfUse {
+				t.Errorf("it has %d connections and %d failures, and is %s: %s", p.Balance.Conns, p.Balance.Fails, passive.Value, passive.Cause)
+			}
+		})
+	}
+}
+
+// Nor is the time until then how long the peer takes.
+func TestAbandonedAttemptIsNoSample(t *testing.T) {
+	h := newHarness(t, setup{extra: []conf.Server{blackHole(t)}, edit: func(l *conf.Listener, u *conf.Upstream) {
+		hedged(1)(l, u)
+		u.Balance = conf.DefaultBalance(conf.LeastTime)
+		u.Balance.Time = conf.TimeLastByte
+	}})
+	h.client()
+	h.turnUntil("it connects", func() bool { return h.last() != nil && h.last().phase == connecting })
+	h.clock.Advance(21 * time.Millisecond)
+	h.turnUntil("it relays", func() bool { return h.last().phase == relaying })
+	if b := h.group.Snapshot(nil, h.clock.Now())[0].Balance; b.Average != (balance.Times{}) {
+		t.Errorf("it takes %v ms", b.Average)
 	}
 }

@@ -58,7 +58,7 @@ func (w *Worker) Dismiss(p *upstream.Peer, until clock.Time, most int, reason st
 			w.close(s, reason)
 			continue
 		}
-		w.release(s, upstream.Succeeded, decisions.NoFailure)
+		w.release(s, upstream.Abandoned, decisions.NoFailure)
 		switch again, _ := s.listener.Group.Again(&s.walk.Attempts, 0, w.Loop.Now()); {
 		case s.hasHedge():
 			w.promote(s)

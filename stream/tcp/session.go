@@ -349,7 +349,7 @@ func (w *Worker) onConnected(s *session) bool {
 		return !w.nextUpstream(s, upstream.Failed, stats.ConnectFailed, decisions.ToItself)
 	}
 	if s.hasHedge() {
-		w.endHedge(s, upstream.Succeeded, decisions.NoFailure)
+		w.endHedge(s, upstream.Abandoned, decisions.NoFailure)
 	}
 	now := w.Loop.Now()
 	s.listener.Group.Connected(s.peer, now.Sub(s.picked), now)
@@ -1009,7 +1009,11 @@ func (w *Worker) close(s *session, reason stats.CloseReason) {
 		sys.Close(fd)
 	}
 	if s.peer != nil {
-		w.release(s, upstream.Succeeded, decisions.NoFailure)
+		o := upstream.Succeeded
+		if s.connected == 0 {
+			o = upstream.Abandoned
+		}
+		w.release(s, o, decisions.NoFailure)
 	}
 	w.depart(s)
 	s.counted.Closed[reason].Add(1)

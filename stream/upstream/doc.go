@@ -38,7 +38,8 @@
 // The last 64 transitions of each peer are kept ([Group.History]), and whoever
 // [Group.Watch]es is told of each, so as to end sessions as on_state says.
 //
-// max_fails is nginx's, to the bit, and has its own way back; outlier detection
+// max_fails is nginx's, to the bit, and has its own way back; an attempt that is
+// given up, which nginx does not know, leaves it as it was. Outlier detection
 // stands beside it. A peer that comes back on any of the axes begins its slow
 // start (stream/balance).
 //

@@ -14,8 +14,9 @@ type Outcome uint8
 // The outcomes of an attempt. Nothing that happens after the connection stands
 // is a failure of the peer.
 const (
-	Succeeded Outcome = iota // connected, whatever came after; or given up for a reason of our own
+	Succeeded Outcome = iota // connected, whatever came after; or this machine lacked something, as in nginx
 	Failed                   // refused, unreachable, or not connected in time
+	Abandoned                // given up before it was connected: it shows nothing of the peer
 )
 
 // Connected notes that the session's connection to p stands
@@ -157,7 +158,7 @@ func (g *Group) releaseLocked(p *Peer, o Outcome, took Took, now clock.Time) {
 		g.settleLocked()
 		p.failLocked(balance.Seconds(now.Seconds()))
 		g.passiveLocked(p, "max_fails failures within fail_timeout", now)
-	default:
+	case o == Succeeded:
 		g.succeedLocked(p, now)
 	}
 	if t := g.trackerLocked(p); t != nil {
