@@ -121,6 +121,9 @@ func (w *Worker) onHedge(s *session, events uint32) {
 			return
 		}
 	}
+	if !w.hedgeStands(s) {
+		return
+	}
 	g := s.listener.Group
 	g.Stats(w.opt.ID).HedgesWon.Add(1)
 	g.Slow(w.Loop.Now().Sub(s.picked))
@@ -178,6 +181,16 @@ func (w *Worker) endHedge(s *session, o upstream.Outcome, cause decisions.Cause)
 	}
 	w.giveBack(s, h.peer, upstream.Took{Connect: -1, FirstByte: -1, Whole: w.Loop.Now().Sub(h.picked), Pending: true}, o, cause)
 	h.peer = nil
+}
+
+// hedgeStands reports whether a second attempt is under way that may become the
+// session's only one. One whose peer was demoted meanwhile is given up: Dismiss
+// did not see it.
+func (w *Worker) hedgeStands(s *session) bool {
+	if s.hasHedge() && s.extras.hedge.peer.IsForsaken() {
+		w.endHedge(s, upstream.Abandoned, decisions.NoFailure)
+	}
+	return s.hasHedge()
 }
 
 // hasHedge reports whether a second attempt is under way.

@@ -231,3 +231,30 @@ func TestAbandonedAttemptIsNoSample(t *testing.T) {
 		t.Errorf("it takes %v ms", b.Average)
 	}
 }
+
+// A second attempt at a peer that is demoted meanwhile does not become the
+// session's own.
+func TestHedgeLeavesDemotedPeer(t *testing.T) {
+	for name, end := range map[string]func(h *harness, s *session){
+		"it connects": func(h *harness, s *session) { h.settle() },
+		"the first fails": func(h *harness, s *session) {
+			if h.w.nextUpstream(s, upstream.Failed, stats.ConnectFailed, decisions.TimedOut) {
+				h.w.connect(s)
+			}
+		},
+		"the first is dismissed": func(h *harness, s *session) { h.w.Dismiss(s.peer, h.clock.Now(), 10, stats.PeerDrained) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := slowFirst(t, 1)
+			s := h.last()
+			h.w.startHedge(s)
+			demoted := s.extras.hedge.peer
+			h.group.SetAdmin(demoted, balance.Down, "test", h.clock.Now())
+			h.w.Dismiss(demoted, h.clock.Now(), 10, stats.PeerDrained)
+			end(h, s)
+			if n := h.group.Snapshot(nil, h.clock.Now())[1].Balance.Conns; n != 0 {
+				t.Errorf("the demoted peer has %d sessions", n)
+			}
+		})
+	}
+}

@@ -60,7 +60,7 @@ func (w *Worker) Dismiss(p *upstream.Peer, until clock.Time, most int, reason st
 		}
 		w.release(s, upstream.Abandoned, decisions.NoFailure)
 		switch again, _ := s.listener.Group.Again(&s.walk.Attempts, 0, w.Loop.Now()); {
-		case s.hasHedge():
+		case w.hedgeStands(s):
 			w.promote(s)
 		case again:
 			w.connect(s)

@@ -404,7 +404,7 @@ func (w *Worker) nextUpstream(s *session, o upstream.Outcome, why stats.CloseRea
 	w.release(s, o, cause)
 	s.blamed, s.reason = true, why // the last attempt's failure is the session's
 	s.connected = 0
-	if s.hasHedge() {
+	if w.hedgeStands(s) {
 		s.walk.Again(w.Loop.Now())
 		w.promote(s)
 		return false

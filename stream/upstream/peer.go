@@ -27,7 +27,7 @@ type Peer struct {
 	stats atomic.Pointer[[]*stats.Peer] // one for each worker, written by that worker only; grows
 
 	// for sessions that look between picks
-	forsaken atomic.Bool // UDP sessions leave it
+	forsaken atomic.Bool // see IsForsaken
 	removed  atomic.Bool // no longer in the configuration
 	backup   atomic.Bool
 
@@ -81,8 +81,9 @@ func (p *Peer) growStats(workers int) {
 // IsRemoved reports whether the peer is no longer in the configuration.
 func (p *Peer) IsRemoved() bool { return p.removed.Load() }
 
-// IsForsaken reports whether a UDP session shall leave the peer: it was removed or
-// set down, or a verdict has gone against it and on_state does not say to keep.
+// IsForsaken reports whether a UDP session shall leave the peer, and a TCP session
+// not come to it by a hedge: it was removed or set down, or a verdict has gone
+// against it and on_state does not say to keep.
 func (p *Peer) IsForsaken() bool { return p.forsaken.Load() }
 
 func newPeer(s *conf.Server, addr netip.AddrPort, workers int) *Peer {
