@@ -311,6 +311,52 @@ func TestConsecutiveFailuresEject(t *testing.T) {
 	tr.wantPicks("abcd")
 }
 
+// Whoever has become the only server is not ejected any more, and no failure of
+// before counts.
+func TestOnlyServerLeftIsInUse(t *testing.T) {
+	upstreamOf := func(names ...string) *conf.Upstream {
+		u := conf.NewUpstream("u")
+		o := conf.DefaultOutlierDetection()
+		u.Outlier = &o
+		for _, name := range names {
+			s := conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(name[0])})
+			s.Name = name
+			u.Servers = append(u.Servers, s)
+		}
+		return &u
+	}
+	for name, end := range map[string]func(tr *trial, b *Peer){
+		"ejected": func(tr *trial, b *Peer) {
+			for range 5 {
+				tr.Hold(b)
+				tr.Release(b, Succeeded, Took{Word: Broke}, tr.now.Now())
+			}
+		},
+		"unavailable": func(tr *trial, b *Peer) {
+			tr.Hold(b)
+			tr.Release(b, Failed, Took{Connect: -1, FirstByte: -1}, tr.now.Now())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTrial(t, 0, func(u *conf.Upstream) { *u = *upstreamOf("a", "b") })
+			b := tr.peers["b"]
+			end(tr, b)
+			tr.wantStates("a up, b " + name)
+			u := upstreamOf("b")
+			plan, err := tr.Plan(u, peersOf(t, u), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr.Update(plan)
+			tr.wantPicks("b")
+			tr.wantStates("b up")
+			if !tr.Stands(b, AxisPassive, Available) {
+				t.Errorf("b is %+v", b.axes[AxisPassive])
+			}
+		})
+	}
+}
+
 // A peer is ejected for a success rate far below the others'.
 func TestSuccessRateEjects(t *testing.T) {
 	tr := newTrial(t, 3, func(u *conf.Upstream) {

@@ -229,7 +229,7 @@ func (g *Group) passiveLocked(p *Peer, cause string, now clock.Time) {
 	switch {
 	case p.ejected:
 		value = Ejected
-	case b.MaxFails > 0 && b.Fails >= b.MaxFails:
+	case b.MaxFails > 0 && b.Fails >= b.MaxFails && !g.shape.Load().single:
 		value = OutOfUse
 	}
 	if was := p.axes[AxisPassive].Value; was == OutOfUse && value == Available {

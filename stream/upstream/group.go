@@ -97,6 +97,9 @@ func newShape(u *conf.Upstream, peers []*Peer, seed uint64) (*shape, error) {
 		return nil, fmt.Errorf("build upstream %q: it has no primary server", u.Name)
 	}
 	sh.single = len(sh.peers[primary]) == 1 && len(sh.peers[backup]) == 0
+	if len(peers) < 2 {
+		sh.rules.outlier = nil // there is nobody to compare it with
+	}
 	if balance.OneTier(u.Balance.Method) {
 		sh.peers[primary] = append(sh.peers[primary], sh.peers[backup]...)
 		sh.peers[backup] = nil
@@ -132,7 +135,8 @@ func (g *Group) adopt(sh *shape) {
 	for tier, peers := range sh.peers {
 		for _, p := range peers {
 			p.tier = tier
-			if p.axes[AxisActive].Value == "" { // it is new
+			g.passiveLocked(p, inConfiguration, now) // who is the only one now is always available
+			if p.axes[AxisActive].Value == "" {      // it is new
 				p.axes[AxisActive].Value = sh.rules.begin
 				p.axes[AxisRole].Value, p.role = sh.rules.beginRole, sh.rules.beginRole
 				g.chillLocked(p, now)

@@ -67,7 +67,7 @@ func (g *Group) ejectLocked(sh *shape, p *Peer, cause string, now clock.Time) {
 		}
 	}
 	o := sh.rules.outlier
-	if all < 2 || out+1 > max(int(o.MaxEjection*float64(all)), 1) {
+	if out+1 > max(int(o.MaxEjection*float64(all)), 1) {
 		return
 	}
 	p.ejections++

@@ -184,7 +184,6 @@ func (g *Group) configureLocked(p, from *Peer, was, is *rules, now clock.Time) {
 	if is.outlier == nil {
 		p.record = record{}
 	}
-	g.passiveLocked(p, inConfiguration, now)
 	capacity := Free
 	if b.Full() {
 		capacity = AtMaxConns
