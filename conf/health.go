@@ -149,7 +149,7 @@ type OutlierDetection struct {
 	MinSuccessRate      float64 // of the mean of the group's, below which a peer is ejected; 0 = never
 	Interval            time.Duration
 	BaseEjectionTime    time.Duration // times the number of ejections
-	MaxEjection         float64       // share of the peers that may be ejected at once, 0..1; one always may, of several
+	MaxEjection         float64       // share of the peers that may be ejected at once, 0..1; one always may, but not the last in use
 }
 
 // Resolver is the `resolver` block: how names are followed.

@@ -311,6 +311,26 @@ func TestConsecutiveFailuresEject(t *testing.T) {
 	tr.wantPicks("abcd")
 }
 
+// The last that may be picked is not ejected: its sessions would have nobody else.
+func TestLastInUseIsNotEjected(t *testing.T) {
+	tr := newTrial(t, 2, func(u *conf.Upstream) {
+		o := conf.DefaultOutlierDetection()
+		u.Outlier = &o
+	})
+	fail := func() {
+		for range 5 {
+			tr.Hold(tr.peers["b"])
+			tr.Release(tr.peers["b"], Succeeded, Took{Word: Broke}, tr.now.Now())
+		}
+	}
+	tr.SetAdmin(tr.peers["a"], balance.Drain, "test", tr.now.Now())
+	fail()
+	tr.wantPicks("b")
+	tr.SetAdmin(tr.peers["a"], balance.Up, "test", tr.now.Now())
+	fail()
+	tr.wantPicks("a")
+}
+
 // Whoever has become the only server is not ejected any more, and no failure of
 // before counts.
 func TestOnlyServerLeftIsInUse(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/internal/clock"
 )
 
@@ -55,19 +56,21 @@ func (g *Group) observeLocked(p *Peer, ok bool, now clock.Time) {
 	}
 }
 
-// ejectLocked ejects a peer, unless too many are already.
+// ejectLocked ejects a peer, unless too many are already, or it is the last one
+// that the operator's word and the verdicts leave in use.
 func (g *Group) ejectLocked(sh *shape, p *Peer, cause string, now clock.Time) {
-	all, out := 0, 0
+	all, out, others := 0, 0, false
 	for _, tier := range sh.peers {
 		for _, q := range tier {
 			all++
 			if q.ejected {
 				out++
 			}
+			others = others || q != p && q.balance.Admin == balance.Up && q.left() == balance.Eligible
 		}
 	}
 	o := sh.rules.outlier
-	if out+1 > max(int(o.MaxEjection*float64(all)), 1) {
+	if !others || out+1 > max(int(o.MaxEjection*float64(all)), 1) {
 		return
 	}
 	p.ejections++
