@@ -107,6 +107,10 @@ func (m *epsilonGreedy) Picked(p *Peer, now Millis) {
 	}
 }
 
+// Held does nothing: what the session has shown of its peer until then is not known
+// here.
+func (m *epsilonGreedy) Held(*Peer, Times, Millis) {}
+
 // Connected takes the sample of a success.
 func (m *epsilonGreedy) Connected(p *Peer, took, now Millis) {
 	e := &p.Success

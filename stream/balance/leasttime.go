@@ -66,6 +66,7 @@ type Inflight struct {
 	Average     Millis // moving average of their age
 	Accumulated Millis // sum of their ages when one last came or went
 	Changed     Millis // when that was, but for the last one to go
+	Since       Millis // sessions that were picked before are left out
 	Count       int
 }
 
@@ -76,16 +77,19 @@ func (f *Inflight) fold(now Millis) {
 	}
 }
 
-// come counts a session in.
-func (f *Inflight) come(now Millis) {
-	f.Accumulated += Millis(f.Count) * (now - f.Changed)
+// come counts a session of that age in.
+func (f *Inflight) come(age, now Millis) {
+	if now-age < f.Since {
+		return
+	}
+	f.Accumulated += Millis(f.Count)*(now-f.Changed) + age
 	f.Changed = now
 	f.Count++
 }
 
 // leave counts a session of that age out.
 func (f *Inflight) leave(age, now Millis) {
-	if f.Count == 0 {
+	if f.Count == 0 || now-age < f.Since {
 		return // it came under another configuration
 	}
 	f.Count--
@@ -99,9 +103,19 @@ func (f *Inflight) leave(age, now Millis) {
 
 func (t *timing) Picked(p *Peer, now Millis) {
 	if t.inflight {
-		p.Inflight.come(now)
+		p.Inflight.come(0, now)
 	}
 }
+
+func (t *timing) Held(p *Peer, took Times, now Millis) {
+	if t.inflight && !t.ended(took) {
+		p.Inflight.come(took[LastByte], now)
+	}
+}
+
+// ended reports whether the running time of a session that goes on is over: it has
+// come to its moment.
+func (t *timing) ended(took Times) bool { return t.mode != LastByte && took[t.mode] != None }
 
 func (t *timing) Connected(p *Peer, took, now Millis) { t.reached(Connect, p, took, now) }
 
@@ -119,7 +133,7 @@ func (t *timing) reached(m Moment, p *Peer, took, now Millis) {
 // (ngx_stream_upstream_free_least_time_peer). One that was given up before it was
 // connected has none.
 func (t *timing) Released(p *Peer, u Use, now Millis) {
-	ended := t.inflight && t.mode != LastByte && u.Took[t.mode] != None // by reached
+	ended := t.inflight && t.ended(u.Took) // by reached
 	if t.inflight && !ended {
 		p.Inflight.leave(u.Took[LastByte], now)
 	}

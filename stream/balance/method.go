@@ -16,11 +16,13 @@ type Method interface {
 }
 
 // Tracker is a Method that follows the sessions it has placed. The calls come
-// in this order: Picked; for an attempt that connects Connected and, once
+// in this order: Picked, or Held for a session that another process has placed and
+// of which that much has been measured until now; for an attempt that connects Connected and, once
 // something or the end of input came from the peer, FirstByte; Released.
 type Tracker interface {
 	Method
 	Picked(p *Peer, now Millis)
+	Held(p *Peer, took Times, now Millis)
 	Connected(p *Peer, took, now Millis)
 	FirstByte(p *Peer, took, now Millis)
 	Released(p *Peer, u Use, now Millis)

@@ -225,7 +225,7 @@ func (w *Worker) Adopt(l *Listener, p *upstream.Peer, st *handover.TCPState, fds
 	if s.extras != nil {
 		s.extras.held.wanted = false
 	}
-	l.Group.Hold(p)
+	l.Group.Hold(p, s.took(now), now)
 	w.link(s)
 	s.setPhase(relaying)
 	w.resumeRelay(s)

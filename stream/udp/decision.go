@@ -3,6 +3,7 @@ package udp
 import (
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/decisions"
+	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/upstream"
 )
 
@@ -31,22 +32,27 @@ func (w *Worker) pick(s *session) *upstream.Peer {
 // release gives the session's peer back, after a failure if there is a cause.
 func (w *Worker) release(s *session, cause decisions.Cause) {
 	g, now := s.book.listener.Group, w.loop.Now()
-	took := upstream.Took{FirstByte: -1, Whole: now.Sub(s.start)}
-	if s.firstByte != 0 {
-		took.FirstByte = s.firstByte.Sub(s.start)
-	}
 	o := upstream.Succeeded
 	if cause != decisions.NoFailure {
 		o = upstream.Failed
 		w.stats.UpstreamFailures.Add(1)
 	}
 	if cause == decisions.NoFailure || w.logs.explain == conf.DecisionsOff {
-		g.Release(s.peer, o, took, now)
+		g.Release(s.peer, o, s.took(now), now)
 	} else {
-		f := g.ExplainFailure(s.peer, o, took, now)
+		f := g.ExplainFailure(s.peer, o, s.took(now), now)
 		w.tell(s, decisions.Record{Failure: f, Cause: cause, Attempt: int(s.tries), Timeout: s.book.listener.IdleTimeout})
 	}
 	s.peer = nil
+}
+
+// took returns what the session has measured of its use of its peer.
+func (s *session) took(now clock.Time) upstream.Took {
+	t := upstream.Took{FirstByte: -1, Whole: now.Sub(s.start)}
+	if s.firstByte != 0 {
+		t.FirstByte = s.firstByte.Sub(s.start)
+	}
+	return t
 }
 
 // tell hands a record over, with what is known of its session.

@@ -164,7 +164,7 @@ func (w *Worker) Adopt(l *Listener, p *upstream.Peer, st *handover.UDPState, fds
 		received: st.Received, sent: st.Sent, peerSent: st.PeerSent, peerReceived: st.PeerRead,
 		peer: p, stats: p.Stats(w.opt.ID),
 	}
-	l.Group.Hold(p)
+	l.Group.Hold(p, s.took(now), now)
 	w.enter(s)
 	cslot, generation, c := w.conns.Alloc()
 	*c = conn{fd: int32(fds[0]), slot: cslot, generation: generation, pool: w.poolOf(l, p), session: s}

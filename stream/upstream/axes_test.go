@@ -273,7 +273,7 @@ func TestConsecutiveFailuresEject(t *testing.T) {
 		}
 	})
 	meet := func(name string, o Outcome, word Word) {
-		tr.Hold(tr.peers[name])
+		tr.Hold(tr.peers[name], Took{}, tr.now.Now())
 		tr.Release(tr.peers[name], o, Took{Connect: -1, FirstByte: -1, Word: word}, tr.now.Now())
 	}
 	fail := func(name string, n int) {
@@ -319,7 +319,7 @@ func TestLastInUseIsNotEjected(t *testing.T) {
 	})
 	fail := func() {
 		for range 5 {
-			tr.Hold(tr.peers["b"])
+			tr.Hold(tr.peers["b"], Took{}, tr.now.Now())
 			tr.Release(tr.peers["b"], Succeeded, Took{Word: Broke}, tr.now.Now())
 		}
 	}
@@ -348,12 +348,12 @@ func TestOnlyServerLeftIsInUse(t *testing.T) {
 	for name, end := range map[string]func(tr *trial, b *Peer){
 		"ejected": func(tr *trial, b *Peer) {
 			for range 5 {
-				tr.Hold(b)
+				tr.Hold(b, Took{}, tr.now.Now())
 				tr.Release(b, Succeeded, Took{Word: Broke}, tr.now.Now())
 			}
 		},
 		"unavailable": func(tr *trial, b *Peer) {
-			tr.Hold(b)
+			tr.Hold(b, Took{}, tr.now.Now())
 			tr.Release(b, Failed, Took{Connect: -1, FirstByte: -1}, tr.now.Now())
 		},
 	} {
@@ -391,7 +391,7 @@ func TestSuccessRateEjects(t *testing.T) {
 		}
 		for name, n := range bad {
 			for range n {
-				tr.Hold(tr.peers[name])
+				tr.Hold(tr.peers[name], Took{}, tr.now.Now())
 				tr.Release(tr.peers[name], Succeeded, Took{FirstByte: -1, Word: Broke}, tr.now.Now())
 			}
 		}
@@ -455,7 +455,7 @@ func TestSlowStartBeginsOnReturn(t *testing.T) {
 		tr.SetAdmin(a, balance.Up, "test", tr.now.Now())
 	})
 	step("fail_timeout", func() {
-		tr.Hold(a)
+		tr.Hold(a, Took{}, tr.now.Now())
 		tr.Release(a, Failed, Took{}, tr.now.Now())
 		tr.now.Advance(30 * time.Second)
 		tr.wantPicks("ab")

@@ -88,6 +88,10 @@ type Took struct {
 	Pending            bool // the attempt was picked for a session that can be made to wait, and has not connected
 }
 
+func (t *Took) times() balance.Times {
+	return balance.Times{balance.Connect: millis(t.Connect), balance.FirstByte: millis(t.FirstByte), balance.LastByte: millis(t.Whole)}
+}
+
 // Word is what came from the peer in a session, for outlier detection.
 type Word uint8
 
@@ -162,8 +166,7 @@ func (g *Group) releaseLocked(p *Peer, o Outcome, took Took, now clock.Time) {
 		g.succeedLocked(p, now)
 	}
 	if t := g.trackerLocked(p); t != nil {
-		times := balance.Times{balance.Connect: millis(took.Connect), balance.FirstByte: millis(took.FirstByte), balance.LastByte: millis(took.Whole)}
-		t.Released(&p.balance, balance.Use{Took: times, Failed: o == Failed}, balance.Millis(now.Millis()))
+		t.Released(&p.balance, balance.Use{Took: took.times(), Failed: o == Failed}, balance.Millis(now.Millis()))
 	}
 	g.vacateLocked(p, now) // last: whoever waits may be called, and shall find all this done
 }

@@ -43,12 +43,16 @@ func (g *Group) Find(r handover.PeerRef, workers int) *Peer {
 	return p
 }
 
-// Hold counts a connection on a peer for a session that has one, whatever its
-// max_conns say.
-func (g *Group) Hold(p *Peer) {
+// Hold counts a connection on a peer for a session of another process that has
+// one, and of which that much has been measured, whatever its max_conns say.
+func (g *Group) Hold(p *Peer, took Took, now clock.Time) {
 	g.mu.Lock()
-	g.occupyLocked(p, balance.Millis(clock.Now().Millis()))
-	g.mu.Unlock()
+	defer g.mu.Unlock()
+	at := balance.Millis(now.Millis())
+	g.occupyLocked(p, at)
+	if t := g.trackerLocked(p); t != nil {
+		t.Held(&p.balance, took.times(), at)
+	}
 }
 
 // Export returns what another process has to know of the peers, but for their

@@ -118,7 +118,7 @@ func TestAskingChangesNoPick(t *testing.T) {
 					}
 					for h := range held {
 						held[h][k] = heir.Find(g.Ref(held[h][k]), 1)
-						heir.Hold(held[h][k])
+						heir.Hold(held[h][k], Took{}, now)
 					}
 					groups[k] = heir
 				}

@@ -87,7 +87,8 @@ func (g *Group) Update(plan *Plan) {
 	defer g.mu.Unlock()
 	g.settleLocked()
 	was, is, now := g.shape.Load(), plan.shape, clock.Now()
-	same := sameBalance(&was.balance, &is.balance) && len(plan.Added)+len(plan.Removed) == 0
+	balanced := sameBalance(&was.balance, &is.balance) // as before
+	same := balanced && len(plan.Added)+len(plan.Removed) == 0
 	total := 0
 	var weighed [tiers]bool // the operator has weighed peers of it
 	for tier := range is.peers {
@@ -111,8 +112,9 @@ func (g *Group) Update(plan *Plan) {
 		// Where a weight has become small, an account from before could keep
 		// the peer from its turn, or at it, for longer than a cycle.
 		p.balance.Current = min(max(p.balance.Current, -total), total)
-		if !same {
-			p.balance.Inflight = balance.Inflight{} // counted by another method, or not at all
+		if !balanced {
+			// Counted by another method, up to another moment, or not at all.
+			p.balance.Inflight = balance.Inflight{Since: balance.Millis(now.Millis())}
 		}
 	}
 	for tier := range is.methods {

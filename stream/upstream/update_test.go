@@ -342,3 +342,54 @@ func TestUpdateKeepsOperatorsWeight(t *testing.T) {
 		})
 	}
 }
+
+// Sessions whose time is still running count on through a change of the peers, and
+// those of another process from the start. After a change of what is measured only
+// the new ones do.
+func TestRunningSessionsStayCounted(t *testing.T) {
+	timed := func(m conf.Time) conf.Balance {
+		b := conf.DefaultBalance(conf.LeastTime)
+		b.Time, b.Inflight = m, true
+		return b
+	}
+	now := clock.AtMillis(clock.Now().Millis())
+	for name, change := range map[string]func(g *Group, a *Peer) (heir *Group, heirOfA *Peer){
+		"another peer": func(g *Group, a *Peer) (*Group, *Peer) {
+			mustUpdate(t, g, timed(conf.TimeLastByte), list(nil, "a", "b"))
+			return g, a
+		},
+		"another time": func(g *Group, a *Peer) (*Group, *Peer) {
+			mustUpdate(t, g, timed(conf.TimeFirstByte), list(nil, "a"))
+			return g, a
+		},
+		"another process": func(g *Group, a *Peer) (*Group, *Peer) {
+			heir := newUpdateGroup(t, timed(conf.TimeLastByte), list(nil, "a"))
+			p := heir.Find(g.Ref(a), 1)
+			heir.Hold(p, Took{FirstByte: -1, Whole: time.Minute}, now)
+			return heir, p
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newUpdateGroup(t, timed(conf.TimeLastByte), list(nil, "a"))
+			a := g.Peers()[0]
+			pick := func(at clock.Time) {
+				for {
+					var s Attempts
+					g.Begin(&s, Limits{}, at)
+					if g.Pick(&s, at) == a {
+						return
+					}
+				}
+			}
+			pick(now.Add(-time.Minute))
+			g, a = change(g, a)
+			after := clock.AtMillis(clock.Now().Millis())
+			pick(after)
+			pick(after)
+			g.Release(a, Succeeded, Took{FirstByte: -1, Whole: after.Sub(now) + time.Minute}, after)
+			if f := a.balance.Inflight; f.Count != 2 || f.Accumulated != 0 {
+				t.Errorf("%d sessions count, who came %d ms ago", f.Count, f.Accumulated)
+			}
+		})
+	}
+}
