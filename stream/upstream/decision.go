@@ -118,7 +118,7 @@ func (g *Group) Forecast(f *Facts, now clock.Time) *Decision {
 // rehearseLocked is pickInTierLocked that changes nothing.
 func (g *Group) rehearseLocked(a *Attempts, now balance.Millis) (int, *balance.Explanation) {
 	m, peers := a.shape.methods[a.tier], a.shape.state[a.tier]
-	if now >= g.coldUntil {
+	if g.coldUntil == 0 { // else whoever sat out the last pick may still be marked
 		return balance.Rehearse(m, peers, &a.selection, now)
 	}
 	before := make([]balance.Peer, len(peers))

@@ -32,6 +32,7 @@ func TestForecastComesTrue(t *testing.T) {
 				for i := range 6 {
 					s := conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(i + 1)})
 					s.Weight, s.MaxConns, s.Backup = 1+r.IntN(5), r.IntN(4), i > 3
+					s.SlowStart = time.Duration(r.IntN(3)) * 2 * time.Second
 					peers = append(peers, newPeer(&s, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Address.Port), 1))
 				}
 				g, err := NewGroup(&u, peers, 1, seed)
@@ -43,7 +44,7 @@ func TestForecastComesTrue(t *testing.T) {
 				for n := range 1000 {
 					now = now.Add(time.Duration(r.IntN(1500)) * time.Millisecond)
 					if r.IntN(20) == 0 {
-						g.SetAdmin(peers[r.IntN(6)], balance.Admin(r.IntN(3)), "test", clock.Now())
+						g.SetAdmin(peers[r.IntN(6)], balance.Admin(r.IntN(3)), "test", now)
 					}
 					if r.IntN(150) == 0 {
 						if err := g.SetWeight(peers[r.IntN(6)], 1+r.IntN(9)); err != nil {
