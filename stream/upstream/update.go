@@ -166,7 +166,13 @@ func (g *Group) configureLocked(p, from *Peer, was, is *rules, now clock.Time) {
 	if from.configured.weight != p.configured.weight {
 		p.weighLocked(from.configured.weight) // else the operator's stays, if he has set one
 	}
+	if b.Warmth(balance.Millis(now.Millis())) == 1 {
+		b.Cold = 0 // its slow start is over, and a longer one does not bring it back
+	}
 	b.MaxFails, b.FailTimeout, b.MaxConns, b.SlowStart = from.balance.MaxFails, from.balance.FailTimeout, from.balance.MaxConns, from.balance.SlowStart
+	if b.Cold > 0 {
+		g.coldUntil = max(g.coldUntil, b.Cold+b.SlowStart)
+	}
 	if from.configured.down != p.configured.down {
 		// The file's word has changed, so it is the later one.
 		b.Admin = balance.Up

@@ -393,3 +393,37 @@ func TestRunningSessionsStayCounted(t *testing.T) {
 		})
 	}
 }
+
+// A slow_start that becomes longer goes on for longer, and ends; one that is over
+// stays so.
+func TestUpdateOfSlowStart(t *testing.T) {
+	rr := conf.DefaultBalance(conf.RoundRobin)
+	slow := func(d time.Duration) []*Peer {
+		return list(func(s *conf.Server) { s.SlowStart = d }, "a", "b")
+	}
+	g := newUpdateGroup(t, rr, slow(time.Minute))
+	b, now := g.Peers()[1], clock.Now()
+	g.Peers()[0].balance.Cold = 0 // b alone is in slow start
+	mustUpdate(t, g, rr, slow(time.Hour))
+	share := func(after time.Duration) (ofB int) {
+		for range 100 {
+			p, _ := sessionOf(g, 0, now.Add(after))
+			g.Release(p, Succeeded, Took{}, now.Add(after))
+			if p == b {
+				ofB++
+			}
+		}
+		return ofB
+	}
+	if n := share(30 * time.Minute); n < 15 || n > 35 {
+		t.Errorf("in the middle it gets %d of 100 sessions", n)
+	}
+	if n := share(2 * time.Hour); n != 50 {
+		t.Errorf("after it %d", n)
+	}
+	b.balance.Cold = balance.Millis(now.Add(-2 * time.Hour).Millis())
+	mustUpdate(t, g, rr, slow(10*time.Hour))
+	if s := g.Snapshot(nil, now)[1]; s.State != Up {
+		t.Errorf("then it is %s", s.State)
+	}
+}
