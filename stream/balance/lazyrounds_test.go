@@ -59,7 +59,7 @@ func (m *many) step() (lazy, plain int) {
 	case 4:
 		var s Selection
 		s.Grow(n)
-		e, _ := Rehearse(m.lazy.method, m.lazy.peers, &s, m.now)
+		e, _ := Rehearse(m.lazy.method, m.lazy.peers, &s, m.now, false)
 		s.Reset()
 		if i, _ := Explain(m.lazy.method, m.lazy.peers, &s, m.now); i != e {
 			return i, -2

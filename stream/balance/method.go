@@ -130,8 +130,9 @@ type saver interface {
 }
 
 // Rehearse explains the pick that the next session would get, and leaves
-// everything as it was.
-func Rehearse(m Method, peers []*Peer, s *Selection, now Millis) (int, *Explanation) {
+// everything as it was. cold says that some peer may be in slow start: those that
+// rest sit it out, if that leaves somebody.
+func Rehearse(m Method, peers []*Peer, s *Selection, now Millis, cold bool) (int, *Explanation) {
 	Settle(m)
 	before := make([]Peer, len(peers))
 	for i, p := range peers {
@@ -141,7 +142,13 @@ func Rehearse(m Method, peers []*Peer, s *Selection, now Millis) (int, *Explanat
 	if s, ok := m.(saver); ok {
 		restore = s.save()
 	}
+	resting, selection := cold && Rest(m, peers, now), *s
 	i, e := Explain(m, peers, s, now)
+	if i < 0 && resting {
+		Wake(peers)
+		*s = selection
+		i, e = Explain(m, peers, s, now) // with the lots that come next
+	}
 	restore()
 	for i, p := range peers {
 		*p = before[i]

@@ -104,7 +104,8 @@ func (g *Group) Forecast(f *Facts, now clock.Time) *Decision {
 			break
 		}
 		a.selection.Reset()
-		i, e := g.rehearseLocked(&a, at)
+		// Whoever sat out the last pick may still be marked, until coldUntil is 0.
+		i, e := balance.Rehearse(sh.methods[a.tier], sh.state[a.tier], &a.selection, at, g.coldUntil != 0)
 		d.add(sh.peers[a.tier], e)
 		d.Backup = a.tier == backup
 		if i >= 0 {
@@ -113,30 +114,6 @@ func (g *Group) Forecast(f *Facts, now clock.Time) *Decision {
 		}
 	}
 	return d
-}
-
-// rehearseLocked is pickInTierLocked that changes nothing.
-func (g *Group) rehearseLocked(a *Attempts, now balance.Millis) (int, *balance.Explanation) {
-	m, peers := a.shape.methods[a.tier], a.shape.state[a.tier]
-	if g.coldUntil == 0 { // else whoever sat out the last pick may still be marked
-		return balance.Rehearse(m, peers, &a.selection, now)
-	}
-	before := make([]balance.Peer, len(peers))
-	for i, p := range peers {
-		before[i] = *p
-	}
-	selection := a.selection
-	balance.Rest(m, peers, now)
-	i, e := balance.Rehearse(m, peers, &a.selection, now)
-	if i < 0 {
-		balance.Wake(peers)
-		a.selection = selection
-		i, e = balance.Rehearse(m, peers, &a.selection, now)
-	}
-	for i, p := range peers {
-		*p = before[i]
-	}
-	return i, e
 }
 
 // length and cut take back what was added for a pick that is made again.
