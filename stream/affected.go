@@ -70,7 +70,8 @@ func (s *Server) going(t *transition) *going {
 		}
 		for _, p := range old.Peers() {
 			g.peers[p] = true
-			end(p, old.FateOfRemoved(), true) // with its listener
+			fate := old.FateOfRemoved()
+			end(p, fate, fate != conf.Keep)
 		}
 	}
 	for _, b := range t.closed {

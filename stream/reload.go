@@ -477,11 +477,6 @@ func (s *Server) commit(t *transition) {
 		u.group.Update(u.plan)
 		s.removed(u.group, u.plan.Removed)
 	}
-	for _, g := range s.groups {
-		if !slices.Contains(t.groups, g) {
-			s.removed(g, g.Peers())
-		}
-	}
 	s.room.SetMax(t.lim.sessions)
 	oldLog, oldDecisions := s.log, s.decisions
 
@@ -511,6 +506,12 @@ func (s *Server) commit(t *transition) {
 	old := s.steerer
 	s.steer(t)
 	s.each(t.retired, (*worker).retire)
+	for _, g := range s.groups {
+		if !slices.Contains(t.groups, g) { // no session begins with it any more
+			g.Disband()
+			s.removed(g, g.Peers())
+		}
+	}
 	if t.newLog {
 		all := s.having(t)
 		s.each(all, func(w *worker) { w.setLogs(t.log, t.decisions, slices.Index(all, w)) })

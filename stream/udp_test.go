@@ -189,3 +189,52 @@ func TestStopEndsDatagramSessions(t *testing.T) {
 		t.Errorf("%d descriptors after the stop, %d before the start", n, base)
 	}
 }
+
+// A UDP client goes to the new upstream with its next datagram when its
+// listener's old one is removed.
+func TestDatagramsLeaveARemovedUpstream(t *testing.T) {
+	name := func(s string) conf.Address { return serveUDP(t, func(string) string { return s }) }
+	for _, keep := range []bool{false, true} {
+		cfg := udpConfig(func(*conf.Listener) {}, name("blue"))
+		if keep {
+			cfg.Upstreams[0].OnState.Removed = conf.Keep
+		}
+		s := mustStart(t, &cfg)
+		addr := s.Bound()[0].Addr
+		c, err := net.Dial("udp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		ask := func() string {
+			c.SetDeadline(time.Now().Add(5 * time.Second))
+			c.Write([]byte("who"))
+			buf := make([]byte, 100)
+			n, err := c.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(buf[:n])
+		}
+		if got := ask(); got != "blue" {
+			t.Fatalf("%s answered", got)
+		}
+		next := udpConfig(func(l *conf.Listener) { l.Upstream = "v" }, name("green"))
+		next.Upstreams[0].Name = "v"
+		next.Listeners[0].Listen = cfg.Listeners[0].Listen
+		change := mustReload(t, s, &next)
+		want, ended := "green", 1
+		if keep {
+			want, ended = "blue", 0
+		}
+		if got := ask(); got != want {
+			t.Errorf("%s answered after the reload, want %s", got, want)
+		}
+		if change.Affected != 1 || change.Ended != ended {
+			t.Errorf("the change is %+v, want %d ended", change, ended)
+		}
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Stop(now) // it does not wait for the idle session
+	}
+}

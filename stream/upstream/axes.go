@@ -317,7 +317,7 @@ func (g *Group) withholdLocked(sh *shape, p *Peer, now clock.Time) {
 	if was != balance.Eligible && left == balance.Eligible {
 		g.chillLocked(p, now)
 	}
-	p.forsaken.Store(p.removed.Load() || p.balance.Admin == balance.Down ||
+	p.forsaken.Store(p.removed.Load() && sh.rules.onState.Removed != conf.Keep || p.balance.Admin == balance.Down ||
 		p.balance.Admin == balance.Drain && sh.rules.onState.Drained == conf.CloseFate ||
 		left != balance.Eligible && left != balance.LeftUnchecked && sh.rules.fateOf(left) != conf.Keep)
 }

@@ -131,8 +131,7 @@ func (g *Group) Update(plan *Plan) {
 		}
 	}
 	for _, p := range plan.Removed {
-		p.removed.Store(true)
-		p.forsaken.Store(is.rules.onState.Removed != conf.Keep)
+		p.remove(&is.rules)
 	}
 	g.growStats(plan.workers)
 	g.setLimiterLocked(is, was)
@@ -141,6 +140,22 @@ func (g *Group) Update(plan *Plan) {
 	}
 	g.adopt(is)
 	g.callAllLocked(now)
+}
+
+// Disband has the peers of a group that is no longer in the configuration be as
+// those that Update removes.
+func (g *Group) Disband() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.Peers() {
+		p.remove(&g.shape.Load().rules)
+	}
+}
+
+// remove notes that the peer is no longer in the configuration.
+func (p *Peer) remove(r *rules) {
+	p.removed.Store(true)
+	p.forsaken.Store(r.onState.Removed != conf.Keep)
 }
 
 // noLonger is the cause of what follows from checks that a configuration has
