@@ -29,7 +29,7 @@
 // A session takes one descriptor, a slot of about 250 bytes, its entry in a map,
 // and a local port: connected sockets share net.ipv4.ip_local_port_range, idle
 // ones included, whatever their peer. At max_sessions, and when the process has no room, a new session takes
-// the place of another one of its listener: the longest idle of those that have
+// the place of another one of its listener, be it from before a reload: the longest idle of those that have
 // had one datagram and no answer, else the longest idle one, if nothing has
 // moved in it for a second. A flood of new clients so pushes out itself. If
 // there is no such session the datagram is dropped and counted.

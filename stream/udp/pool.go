@@ -220,7 +220,7 @@ func (w *Worker) closeConn(c *conn) {
 // trimPools closes the sockets that were not needed since the last time, and
 // forgets pools and books that no session can come to any more.
 func (w *Worker) trimPools() {
-	w.books = slices.DeleteFunc(w.books, func(b *book) bool { return b.stale && b.n == 0 })
+	w.trimBooks()
 	for key, p := range w.pools {
 		if p.book.stale || p.peer.IsRemoved() {
 			for p.n > 0 {
@@ -236,6 +236,14 @@ func (w *Worker) trimPools() {
 			w.closeConn(w.wake(p.pop()))
 		}
 		p.least = p.n
+	}
+}
+
+// trimBooks forgets the books that no session can come to any more.
+func (w *Worker) trimBooks() {
+	w.books = slices.DeleteFunc(w.books, func(b *book) bool { return b.stale && b.n == 0 })
+	for _, b := range w.books {
+		b.former = slices.DeleteFunc(b.former, func(f *book) bool { return f.n == 0 })
 	}
 }
 

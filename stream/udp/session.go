@@ -99,7 +99,7 @@ func (w *Worker) enter(s *session) {
 
 // admit takes a place for a session of the listener.
 func (w *Worker) admit(b *book) bool {
-	if most := b.listener.MaxSessions; most > 0 && b.n >= most && !w.makeRoom(b) {
+	if most := b.listener.MaxSessions; most > 0 && b.sessions() >= most && !w.makeRoom(b) {
 		return false
 	}
 	return w.opt.Room.Enter() || w.makeRoom(b) && w.opt.Room.Enter()

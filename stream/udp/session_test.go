@@ -496,6 +496,40 @@ func TestCrowdedSocketsRestShorter(t *testing.T) {
 	h.closed(stats.Answered, 80+8+5+75+5)
 }
 
+// Sessions from before a reload make room for new ones as they would without it,
+// and count.
+func TestRoomIsMadeAcrossReloads(t *testing.T) {
+	for name, set := range map[string]setup{
+		"process":  {room: 2},
+		"listener": {edit: func(l *conf.Listener, _ *conf.Upstream) { l.UDP.MaxSessions = 2 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := socketOn(t, "127.0.0.1")
+			h := newHarness(t, set, addrOf(peer))
+			for _, text := range []string{"first", "second"} {
+				h.send(h.client(), text)
+				h.receive(peer)
+			}
+			for i, text := range []string{"third", "fourth"} {
+				l := *h.listener
+				h.w.Swap(h.w.sockets[0].fd, &l)
+				h.clock.Advance(time.Millisecond)
+				h.send(h.client(), text)
+				if got, _ := h.receive(peer); got != text {
+					t.Errorf("the peer got %q, want %q", got, text)
+				}
+				h.sessions(2)
+				h.closed(stats.Evicted, uint64(i+1))
+			}
+			l := *h.listener
+			h.w.Swap(h.w.sockets[0].fd, &l)
+			if n := len(h.w.sockets[0].book.former); n != 2 { // the last two clients'
+				t.Errorf("%d books from before are kept, want 2", n)
+			}
+		})
+	}
+}
+
 // Resting sockets do not pile up under a listener's max_sessions, nor over
 // reloads.
 func TestRestingSocketsAreBounded(t *testing.T) {

@@ -47,15 +47,16 @@ func (o *order) remove(s *session) {
 	s.older, s.newer, s.order = nil, nil, nil
 }
 
-// book is the sessions of one listener on one worker.
+// book is the sessions of one listener on one worker, since the last reload.
 type book struct {
 	listener *Listener
 	stats    *stats.Listener // the listener's, of this worker
 	fresh    order           // one datagram, no answer
 	proven   order
-	n        int  // sessions
-	resting  int  // sockets to peers without one
-	stale    bool // no listening socket is its any more: a reload has made another
+	n        int     // sessions
+	resting  int     // sockets to peers without one
+	former   []*book // its sockets' from before reloads: their sessions count, and make room
+	stale    bool    // no listening socket is its any more: a reload has made another
 }
 
 // touch notes that something has moved in a session.
@@ -76,18 +77,38 @@ func (w *Worker) touch(s *session) {
 // that may be nobody's.
 func (s *session) proven() bool { return s.requests > 1 || s.responses > 0 }
 
+// sessions returns how many the listener has, those from before reloads included.
+func (b *book) sessions() int {
+	n := b.n
+	for _, f := range b.former {
+		n += f.n
+	}
+	return n
+}
+
 // makeRoom ends the session that is missed least, and reports whether there was
 // one.
 func (w *Worker) makeRoom(b *book) bool {
-	s := b.fresh.oldest
+	s, proven := b.fresh.oldest, b.proven.oldest
+	for _, f := range b.former {
+		s, proven = idler(f.fresh.oldest, s), idler(f.proven.oldest, proven)
+	}
 	if s == nil || s.first >= 0 { // what has datagrams in the batch at hand stays
-		s = b.proven.oldest
+		s = proven
 		if s == nil || w.loop.Now().Sub(s.active) < active {
 			return false
 		}
 	}
 	w.evict(s)
 	return true
+}
+
+// idler returns which of two sessions, or none, has been idle for longer.
+func idler(a, b *session) *session {
+	if a == nil || b != nil && b.active < a.active {
+		return b
+	}
+	return a
 }
 
 // nextExpiry returns when the first session may have to end, or 0 if there is

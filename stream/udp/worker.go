@@ -249,11 +249,16 @@ func (w *Worker) closeLeaving() {
 // the loop's thread.
 func (w *Worker) Swap(fd int32, l *Listener) {
 	if i := w.socketOf(fd); i >= 0 {
-		w.sockets[i].book = w.bookOf(l)
+		was, is := w.sockets[i].book, w.bookOf(l)
+		if was != is && !slices.Contains(is.former, was) {
+			is.former = append(append(is.former, was), was.former...)
+		}
+		w.sockets[i].book = is
 	}
 	for _, b := range w.books {
 		b.stale = !slices.ContainsFunc(w.sockets, func(s socket) bool { return s.fd >= 0 && s.book == b })
 	}
+	w.trimBooks()
 }
 
 func (w *Worker) socketOf(fd int32) int {
