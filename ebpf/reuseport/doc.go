@@ -45,7 +45,7 @@
 // Units: sessions, packets; workers are numbered from 0 to [MaxWorkers]-1.
 //
 // Errors: [ErrNotSupported] is wrapped by New's error only. A worker number out
-// of range panics.
+// of range panics, but for those that Reconcile is told of.
 //
 // Ownership: Began, Ended, Sessions and Counters may be called by any
 // goroutine, and the first three make no system call; Set and Reconcile take a

@@ -40,6 +40,17 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// Workers that cannot be steered to have no counter to correct.
+func TestReconcileOfTooManyWorkers(t *testing.T) {
+	s := &Steering{sessions: new([MaxWorkers]int64)}
+	actual := make([]int64, MaxWorkers+1)
+	actual[MaxWorkers-1], actual[MaxWorkers] = 3, 3
+	s.Reconcile(actual)
+	if corrected := s.Reconcile(actual); corrected != 3 || s.sessions[MaxWorkers-1] != 3 {
+		t.Errorf("%d corrected, the last worker has %d, want 3 and 3", corrected, s.sessions[MaxWorkers-1])
+	}
+}
+
 // Sessions come and go on all workers, more or less as they would, while
 // Reconcile is called far too often: the counters stay near the truth, and are
 // exact once all is still.

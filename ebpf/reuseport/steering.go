@@ -118,7 +118,10 @@ func (s *Steering) Sessions(out []int64) {
 // itself. Only what has been too much, or too little, at both this call and the
 // last is taken for drift: SYNs whose connection never came, or came by a SYN
 // cookie to another worker than its SYN. Call it every few seconds.
+//
+// Workers from MaxWorkers on are passed over: nobody is steered to them.
 func (s *Steering) Reconcile(actual []int64) (corrected int64) {
+	actual = actual[:min(len(actual), MaxWorkers)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w, n := range actual {
