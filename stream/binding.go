@@ -26,6 +26,8 @@ type binding struct {
 	shared int32             // all workers' socket, as a unix one and one of a service manager are; -1 = none
 	group  SteererGroup      // nil = the kernel chooses the worker
 
+	congestion string // that sockets from before are to have; "" = as it is
+
 	kept bool // a service manager has the socket too, and its path is not ours to remove
 	ours bool // sockets of weir itself have the address, or a part of it
 
@@ -190,6 +192,23 @@ func (b *binding) swap(w *worker) {
 	} else {
 		w.tcp.Swap(b.fds[w], b.tcp)
 	}
+}
+
+// setCongestion sets what accepted connections inherit. It is not set to what it
+// is: the socket would no longer follow the system's.
+func (b *binding) setCongestion() error {
+	if b.congestion == "" || b.bound.IsUnix() {
+		return nil
+	}
+	for _, fd := range b.fds {
+		if is, err := congestionOf(fd); err == nil && is == b.congestion {
+			continue
+		}
+		if errno := sys.SetCongestion(fd, b.congestion); errno != 0 {
+			return fmt.Errorf("listener %q: set congestion %q: %w", b.name, b.congestion, errno)
+		}
+	}
+	return nil
 }
 
 // groupOf returns the upstream that sessions go to.

@@ -75,18 +75,27 @@ func isLocal(ip netip.Addr) bool {
 	return false
 }
 
-// checkCongestion finds out whether the kernel lets us use an algorithm.
-func checkCongestion(name string) error {
-	if name == "" {
-		return nil
-	}
+// checkCongestion finds out whether the kernel lets us use an algorithm, and
+// returns its name: that of the system's for "".
+func checkCongestion(name string) (string, error) {
 	fd, errno := sys.StreamSocket(unix.AF_INET)
 	if errno != 0 {
-		return fmt.Errorf("open socket: %w", errno)
+		return "", fmt.Errorf("open socket: %w", errno)
 	}
 	defer sys.Close(fd)
-	if errno := sys.SetCongestion(fd, name); errno != 0 {
-		return fmt.Errorf("set congestion %q (see net.ipv4.tcp_available_congestion_control): %w", name, errno)
+	if name == "" {
+		name, err := congestionOf(fd)
+		if err != nil {
+			return "", fmt.Errorf("read congestion: %w", err)
+		}
+		return name, nil
 	}
-	return nil
+	if errno := sys.SetCongestion(fd, name); errno != 0 {
+		return "", fmt.Errorf("set congestion %q (see net.ipv4.tcp_available_congestion_control): %w", name, errno)
+	}
+	return name, nil
+}
+
+func congestionOf(fd int32) (string, error) {
+	return unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 }

@@ -279,8 +279,7 @@ func (s *Server) compare(ctx context.Context, t *transition) error {
 		return err
 	}
 	t.listeners = s.listeners.extended(cfg.Listeners, counting)
-	s.compareListeners(t, n)
-	return nil
+	return s.compareListeners(t, n)
 }
 
 func changedSettings(was, is *conf.Config) []string {
@@ -312,7 +311,7 @@ func (s *Server) compareUpstreams(ctx context.Context, t *transition, workers in
 		if err := health.Validate(u.Checks); err != nil {
 			return fmt.Errorf("upstream %q: %w", u.Name, err)
 		}
-		if err := checkCongestion(u.Congestion); err != nil {
+		if _, err := checkCongestion(u.Congestion); err != nil {
 			return fmt.Errorf("upstream %q: %w", u.Name, err)
 		}
 		g := s.group(u.Name)
@@ -369,7 +368,18 @@ func sameUpstream(a, b *conf.Upstream) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-func (s *Server) compareListeners(t *transition, workers int) {
+func (s *Server) compareListeners(t *transition, workers int) error {
+	congestion := make([]string, len(t.cfg.Listeners))
+	for i := range t.cfg.Listeners {
+		c := &t.cfg.Listeners[i]
+		if c.Protocol == conf.UDP {
+			continue
+		}
+		var err error
+		if congestion[i], err = checkCongestion(c.Congestion); err != nil {
+			return fmt.Errorf("listener %q: %w", c.Name, err)
+		}
+	}
 	t.stay = map[*binding]*binding{}
 	old := map[place]*binding{}
 	for _, b := range s.bindings {
@@ -392,7 +402,7 @@ func (s *Server) compareListeners(t *transition, workers int) {
 			if was == nil {
 				if in := s.estate.take(b.place); in != nil {
 					b.bound, b.inherited, b.steered, b.kept = in.bound, in.fds, in.steered, in.kept
-					b.activated = s.estate.conn == nil
+					b.activated, b.congestion = s.estate.conn == nil, congestion[i]
 				}
 				t.opened = append(t.opened, &b)
 				t.change.Opened = append(t.change.Opened, b.place.String())
@@ -400,6 +410,9 @@ func (s *Server) compareListeners(t *transition, workers int) {
 			}
 			delete(old, b.place)
 			b.bound, b.fds, b.shared, b.group, b.kept = was.bound, maps.Clone(was.fds), was.shared, was.group, was.kept
+			if b.tcp != nil && b.tcp.Congestion != was.tcp.Congestion {
+				b.congestion = congestion[i]
+			}
 			t.stay[was] = &b
 			if before := s.cfg.Listener(was.name); was.name != c.Name || before == nil || !sameListener(before, c) {
 				t.change.Changed = append(t.change.Changed, fmt.Sprintf("listener %s (%s)", c.Name, b.place))
@@ -412,6 +425,7 @@ func (s *Server) compareListeners(t *transition, workers int) {
 			t.change.Closed = append(t.change.Closed, b.place.String())
 		}
 	}
+	return nil
 }
 
 // sameListener reports whether two listeners differ in nothing but where they
@@ -478,6 +492,9 @@ func (s *Server) commit(t *transition) {
 		s.removed(u.group, u.plan.Removed)
 	}
 	s.room.SetMax(t.lim.sessions)
+	for _, b := range t.serving() {
+		s.complain(b.setCongestion())
+	}
 	oldLog, oldDecisions := s.log, s.decisions
 
 	for _, w := range t.started {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -293,6 +294,73 @@ func TestReloadOfLogsAndUnixSockets(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "x")); err == nil {
 		t.Error("the path of the socket that was removed is still there")
 	}
+}
+
+// congestions lists the congestion controls of this process's sockets that are
+// bound to the address.
+func congestions(t *testing.T, at conf.Address) []string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		fd, _ := strconv.Atoi(e.Name())
+		sa, err := unix.Getsockname(fd)
+		if in, ok := sa.(*unix.SockaddrInet4); err != nil || !ok || in.Port != int(at.Port) {
+			continue
+		}
+		name, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Another congestion control of a listener holds for its clients from the reload,
+// or the upgrade, on.
+func TestReloadOfCongestion(t *testing.T) {
+	at := freePort(t)
+	a := named(t, "a")
+	with := func(name string) *conf.Config {
+		cfg := reloadConfig(at, a)
+		cfg.Listeners[0].Congestion = name
+		return cfg
+	}
+	s := mustStart(t, with(""))
+	system := congestions(t, at)
+	want := func(when string, want ...string) {
+		t.Helper()
+		c, _ := dial(t, at.String()) // which inherits it
+		defer c.Close()
+		if got := congestions(t, at); !slices.Equal(got, want) {
+			t.Errorf("%s: the sockets have %v, want %v", when, got, want)
+		}
+		c.Close()
+		eventually(t, "the session ends", func() bool { return s.Sessions() == 0 })
+	}
+	mustReload(t, s, with("reno"))
+	want("set by a reload", "reno")
+	if _, err := s.Reload(t.Context(), with("warp")); err == nil || !strings.Contains(err.Error(), `listener "l": set congestion "warp"`) {
+		t.Errorf("reload with one that there is not: %v", err)
+	}
+	want("after a reload that failed", "reno")
+	mustReload(t, s, with(""))
+	want("removed by a reload", system...)
+
+	s = successor(t, s, with("reno"), true)
+	want("set by an upgrade", "reno")
+	if _, _, err := tryHandOver(t, s, with("warp"), true); err == nil {
+		t.Error("an upgrade to one that there is not succeeded")
+	}
+	want("after an upgrade that failed", "reno")
+	s = successor(t, s, with(""), true)
+	want("removed by an upgrade", system...)
 }
 
 // openSockets counts the sockets of this process. The pipes of io.Copy, which

@@ -136,7 +136,7 @@ func (l *Listener) Listen(a conf.Address, reusePort bool) (fd int32, bound conf.
 }
 
 // Adopt sets up a bound socket that a service manager opened for the address.
-// All workers accept from it.
+// All workers accept from it. Its congestion control is left as it is.
 func (l *Listener) Adopt(fd int32, a conf.Address) error {
 	fail := func(call string, err error) error { return fmt.Errorf("listen on %s: %s: %w", a, call, err) }
 	if err := unix.SetNonblock(int(fd), true); err != nil {
@@ -145,11 +145,6 @@ func (l *Listener) Adopt(fd int32, a conf.Address) error {
 	if !a.IsUnix() {
 		if errno := sys.SetNoDelay(fd); errno != 0 {
 			return fail("set socket options", errno)
-		}
-		if l.Congestion != "" {
-			if errno := sys.SetCongestion(fd, l.Congestion); errno != 0 {
-				return fail(fmt.Sprintf("set congestion %q (see net.ipv4.tcp_available_congestion_control)", l.Congestion), errno)
-			}
 		}
 	}
 	// It may listen already; then this is about the backlog.
