@@ -3,7 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
-	"time"
+	"net/netip"
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/internal/clock"
@@ -14,18 +14,33 @@ import (
 // This file has the peers of an upstream follow what their names stand for, and
 // its file of servers.
 
-// rediscoverTimeout bounds the resolution of the names that are not followed, of
-// an upstream of which others are.
-const rediscoverTimeout = 30 * time.Second
+// answers are the addresses of the names of an upstream that are not followed,
+// from when its configuration was loaded: they are resolved once.
+type answers map[string][]netip.Addr
+
+// lookup asks for what is not there yet.
+func (a answers) lookup(ask upstream.LookupFunc) upstream.LookupFunc {
+	return func(ctx context.Context, host string) ([]netip.Addr, error) {
+		if known, ok := a[host]; ok {
+			return known, nil
+		}
+		addrs, err := ask(ctx, host)
+		if err == nil {
+			a[host] = addrs
+		}
+		return addrs, err
+	}
+}
 
 // peersOf makes the peers of an upstream, for that many workers, out of what is
-// known of its servers now.
-func (s *Server) peersOf(ctx context.Context, cfg *conf.Config, u *conf.Upstream, workers int) ([]*upstream.Peer, error) {
+// known of its servers now. Names that are not followed are resolved if once has
+// no answer yet.
+func (s *Server) peersOf(ctx context.Context, cfg *conf.Config, u *conf.Upstream, workers int, once answers) ([]*upstream.Peer, error) {
 	known := *u
 	if u.Dynamic() {
 		known.Servers = s.directory.Expand(ctx, &cfg.Resolver, u)
 	}
-	peers, err := upstream.Resolve(ctx, &known, workers, s.lookup)
+	peers, err := upstream.Resolve(ctx, &known, workers, once.lookup(s.lookup))
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +67,8 @@ func (s *Server) rediscover(name string) {
 }
 
 func (s *Server) rediscoverLocked(u *conf.Upstream, g *upstream.Group) error {
-	ctx, cancel := context.WithTimeout(s.life, rediscoverTimeout)
-	defer cancel()
 	workers := len(s.counters)
-	peers, err := s.peersOf(ctx, s.cfg, u, workers)
+	peers, err := s.peersOf(s.life, s.cfg, u, workers, s.resolved[u.Name])
 	if err != nil {
 		return err
 	}

@@ -62,8 +62,9 @@ type transition struct {
 	cfg    *conf.Config
 	lim    limits
 
-	groups  []*upstream.Group // in order; those that are new and those that stay
-	updates []update
+	groups   []*upstream.Group // in order; those that are new and those that stay
+	updates  []update
+	resolved map[string]answers // by upstream
 
 	listeners counters // of the listeners in the new configuration
 
@@ -302,9 +303,11 @@ func changedSettings(was, is *conf.Config) []string {
 }
 
 func (s *Server) compareUpstreams(ctx context.Context, t *transition, workers int) error {
+	t.resolved = map[string]answers{}
 	for i := range t.cfg.Upstreams {
 		u := &t.cfg.Upstreams[i]
-		peers, err := s.peersOf(ctx, t.cfg, u, workers)
+		t.resolved[u.Name] = answers{}
+		peers, err := s.peersOf(ctx, t.cfg, u, workers, t.resolved[u.Name])
 		if err != nil {
 			return err
 		}
@@ -558,6 +561,7 @@ func (s *Server) commit(t *transition) {
 		oldDecisions.Close()
 		s.lost.add(oldLog, oldDecisions)
 	}
+	s.resolved = t.resolved
 	s.directory.Follow(s.cfg)
 	s.probe()
 	s.pacing.keep(s.groups)

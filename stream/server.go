@@ -76,20 +76,21 @@ type Server struct {
 	// change holds mu for as long as names take to resolve.
 	reading sync.RWMutex
 
-	mu        sync.Mutex        // one change at a time
-	cfg       *conf.Config      // guarded by mu; nil before Start is done
-	groups    []*upstream.Group // guarded by mu
-	bindings  []*binding        // guarded by mu
-	workers   []*worker         // guarded by mu
-	leaving   []*worker         // guarded by mu: out of service, until their sessions have ended
-	counters  []*stats.Worker   // guarded by mu: by worker's number; grows only
-	listeners counters          // guarded by mu
-	log       *accesslog.Writer // guarded by mu
-	decisions *decisions.Writer // guarded by mu
-	lost      LostLines         // guarded by mu: of earlier logs
-	steerer   Steerer           // guarded by mu; nil = none
-	estate    *estate           // guarded by mu; nil = nothing is inherited, or all is taken over
-	draining  bool              // guarded by mu
+	mu        sync.Mutex         // one change at a time
+	cfg       *conf.Config       // guarded by mu; nil before Start is done
+	groups    []*upstream.Group  // guarded by mu
+	resolved  map[string]answers // guarded by mu: by upstream
+	bindings  []*binding         // guarded by mu
+	workers   []*worker          // guarded by mu
+	leaving   []*worker          // guarded by mu: out of service, until their sessions have ended
+	counters  []*stats.Worker    // guarded by mu: by worker's number; grows only
+	listeners counters           // guarded by mu
+	log       *accesslog.Writer  // guarded by mu
+	decisions *decisions.Writer  // guarded by mu
+	lost      LostLines          // guarded by mu: of earlier logs
+	steerer   Steerer            // guarded by mu; nil = none
+	estate    *estate            // guarded by mu; nil = nothing is inherited, or all is taken over
+	draining  bool               // guarded by mu
 
 	stop sync.Once
 	cut  int // sessions closed by Stop; guarded by stop
