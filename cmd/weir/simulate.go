@@ -50,6 +50,8 @@ A peer goes by its name or its address, in double quotes if it has blanks.
 connect_timeout and next_upstream are those of the first listener that uses the
 upstream, or of --listener. Host names are not resolved: each counts as one
 peer. (Methods that hash the servers' addresses, as maglev does, may then differ.)
+Health checks are not made: all peers are healthy, and with exactly_one the first
+that is up has the role.
 Of a connect with more than 20 sessions the first 10 are shown, unless --verbose.
 All sessions are TCP's.
 

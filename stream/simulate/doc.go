@@ -14,7 +14,8 @@
 // between accept and relaying: pick, connect, charge a failure, pick again.
 // Connects come one after another: what one takes passes before the next one,
 // and a session that is not held ends as soon as its connection stands. Host
-// names are not resolved; each counts as one peer.
+// names are not resolved; each counts as one peer. Health checks are not made: all
+// peers are healthy, and with exactly_one the first that is up has the role.
 //
 // Units: instants are times since the start of the script, or milliseconds on
 // the trace's clock; whole seconds of both are those of the failure windows.

@@ -89,13 +89,17 @@ func (f fate) String() string { return fateNames[f] }
 
 // New returns a simulation of the upstream as seen by the listener; nil is one
 // with defaults. Host names are not resolved: each is one peer, with an address
-// of its own from 198.18.0.0/15 (RFC 2544). Lots are drawn from seed.
+// of its own from 198.18.0.0/15 (RFC 2544). Its health checks are left out: all
+// peers are healthy. Lots are drawn from seed.
 func New(u *conf.Upstream, l *conf.Listener, seed uint64) (*Simulation, error) {
 	made := netip.AddrFrom4([4]byte{198, 18, 0, 0})
 	makeUp := func(context.Context, string) ([]netip.Addr, error) {
 		made = made.Next()
 		return []netip.Addr{made}, nil
 	}
+	unchecked := *u
+	unchecked.Checks = nil
+	u = &unchecked
 	peers, err := upstream.Resolve(context.Background(), u, 1, makeUp)
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)

@@ -3,6 +3,7 @@ package simulate
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -258,6 +259,28 @@ func TestSpan(t *testing.T) {
 	} {
 		if got := span(d); got != want {
 			t.Errorf("%d is %q, want %q", d, got, want)
+		}
+	}
+}
+
+// Nobody checks the peers of a simulation: they are well, whatever a check would
+// wait for, and with exactly_one the first of them has the role.
+func TestChecksAreNotMade(t *testing.T) {
+	for _, exactlyOne := range []bool{false, true} {
+		s := newTestSimulation(t, func(u *conf.Upstream, _ *conf.Listener) {
+			u.Servers = u.Servers[:2]
+			u.Servers[0].Weight = 1
+			c := conf.NewHealthCheck(conf.CheckPostgres)
+			c.Role = conf.Primary
+			u.Checks, u.ExactlyOne = []conf.HealthCheck{c}, exactlyOne
+		})
+		want := []int{2, 2}
+		if exactlyOne {
+			want = []int{4, 0}
+		}
+		got := mustRun(t, s, Text, "connect 4")
+		if !slices.Equal(s.all.sessions, want) {
+			t.Errorf("exactly_one = %v: the peers got %v, want %v:\n%s", exactlyOne, s.all.sessions, want, got)
 		}
 	}
 }
