@@ -104,7 +104,7 @@ func New(u *conf.Upstream, l *conf.Listener, seed uint64) (*Simulation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	g, err := upstream.NewGroup(u, peers, 1, seed)
+	g, err := upstream.NewGroupAt(u, peers, 1, seed, clock.Base)
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}

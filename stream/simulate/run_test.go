@@ -284,3 +284,14 @@ func TestChecksAreNotMade(t *testing.T) {
 		}
 	}
 }
+
+// Slow start begins when the script does.
+func TestSlowStartIsOfTheScript(t *testing.T) {
+	s := newTestSimulation(t, func(u *conf.Upstream, _ *conf.Listener) { u.Servers[0].SlowStart = 10 * time.Second })
+	for _, want := range []float64{0, 0.5, 1} {
+		if got := s.snapshot()[0].Warmth; got != want {
+			t.Errorf("after %v the peer has %v of its part, want %v", s.now(), got, want)
+		}
+		s.advance(5 * time.Second)
+	}
+}

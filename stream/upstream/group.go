@@ -72,6 +72,11 @@ type shape struct {
 // were resolved to peers, for that many workers. The methods that draw lots draw
 // the same ones for the same seed.
 func NewGroup(u *conf.Upstream, peers []*Peer, workers int, seed uint64) (*Group, error) {
+	return NewGroupAt(u, peers, workers, seed, clock.Now())
+}
+
+// NewGroupAt is NewGroup by another clock: slow start begins now.
+func NewGroupAt(u *conf.Upstream, peers []*Peer, workers int, seed uint64, now clock.Time) (*Group, error) {
 	g := &Group{Name: u.Name, seed: seed}
 	sh, err := newShape(u, peers, seed)
 	if err != nil {
@@ -79,7 +84,7 @@ func NewGroup(u *conf.Upstream, peers []*Peer, workers int, seed uint64) (*Group
 	}
 	g.growStats(workers)
 	g.setLimiterLocked(sh, nil)
-	g.adopt(sh)
+	g.adopt(sh, now)
 	return g, nil
 }
 
@@ -129,8 +134,8 @@ func newShape(u *conf.Upstream, peers []*Peer, seed uint64) (*shape, error) {
 
 // adopt makes sh the group's shape. Preconditions: mu is held, or nobody else
 // has the group.
-func (g *Group) adopt(sh *shape) {
-	usable, now := 0, clock.Now()
+func (g *Group) adopt(sh *shape, now clock.Time) {
+	usable := 0
 	g.shape.Store(sh)
 	for tier, peers := range sh.peers {
 		for _, p := range peers {

@@ -138,7 +138,7 @@ func (g *Group) Update(plan *Plan) {
 	if c := is.bounds.circuit; c == nil || c.Failures == 0 {
 		g.circuit = circuit{opened: g.circuit.opened} // one that comes back later begins closed
 	}
-	g.adopt(is)
+	g.adopt(is, now)
 	g.callAllLocked(now)
 }
 
