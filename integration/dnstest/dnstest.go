@@ -27,7 +27,7 @@ type Server struct {
 	silent     bool
 	malformed  func(answer []byte) []byte // nil = as it should be
 	udpBytes   int                        // 0 = as many as the client takes
-	additional bool
+	additional []uint16                   // types of addresses
 	oneAlias   bool
 	lame       bool
 	noEDNS     bool
@@ -71,7 +71,7 @@ func StartOn(tb testing.TB, addr string) *Server {
 		records:    map[string]map[uint16][]dns.RR{},
 		asked:      map[question]int{},
 		failure:    map[uint16]int{},
-		additional: true,
+		additional: []uint16{dns.TypeA, dns.TypeAAAA},
 	}
 	var running sync.WaitGroup
 	tb.Cleanup(running.Wait) // after what ends them
@@ -157,12 +157,12 @@ func (s *Server) SetUDPBytes(n int) {
 	s.udpBytes = n
 }
 
-// SetAdditional says whether answers with targets also hold their addresses, as
-// they do at first.
-func (s *Server) SetAdditional(on bool) {
+// SetAdditional says which types of their addresses answers with targets also
+// hold: dns.TypeA and dns.TypeAAAA at first.
+func (s *Server) SetAdditional(types ...uint16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.additional = on
+	s.additional = types
 }
 
 // SetOneAlias has answers with an alias hold nothing else: where it leads is left
@@ -302,14 +302,11 @@ func (s *Server) fill(in *dns.Msg, name string, qtype uint16) {
 }
 
 func (s *Server) fillAdditional(in *dns.Msg, list []dns.RR) {
-	if !s.additional {
-		return
-	}
 	var targets []string
 	for _, rr := range list {
 		if srv, ok := rr.(*dns.SRV); ok && !slices.Contains(targets, srv.Target) {
 			targets = append(targets, srv.Target)
-			for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+			for _, qtype := range s.additional {
 				in.Extra = append(in.Extra, s.records[strings.ToLower(srv.Target)][qtype]...)
 			}
 		}

@@ -70,7 +70,7 @@ func (h *host) find(ctx context.Context) found {
 	ttl := maxTTL
 	var failed error
 	for _, name := range system.candidates(h.name) {
-		answers := h.askBoth(ctx, name)
+		answers := h.askBoth(ctx, name, [2]family{})
 		err := cmp.Or(answers[0].err, answers[1].err)
 		switch {
 		case len(answers[0].addrs)+len(answers[1].addrs) > 0, err != nil && name == h.at:
@@ -86,6 +86,17 @@ func (h *host) find(ctx context.Context) found {
 		return found{err: failed}
 	}
 	return h.know("", byFamily(nil, ttl))
+}
+
+// findBeside is find for the target of a service. A family that the additional
+// section has is taken from there. One that it has not is asked for: a server may
+// leave it out for want of room (RFC 2181, 9).
+func (h *host) findBeside(ctx context.Context, extra []dns.RR) found {
+	known := additional(extra, h.name)
+	if len(known[0].addrs)+len(known[1].addrs) == 0 {
+		return h.find(ctx)
+	}
+	return h.know(h.name, h.askBoth(ctx, h.name, known))
 }
 
 // family is the answer to the question for one type of address.
@@ -108,9 +119,14 @@ func byFamily(addrs []netip.Addr, ttl time.Duration) [2]family {
 	return out
 }
 
-func (h *host) askBoth(ctx context.Context, name string) (out [2]family) {
+// askBoth asks for the families of which nothing is known.
+func (h *host) askBoth(ctx context.Context, name string, known [2]family) (out [2]family) {
 	var asked sync.WaitGroup
 	for i, qtype := range families {
+		if len(known[i].addrs) > 0 {
+			out[i] = known[i]
+			continue
+		}
 		asked.Go(func() {
 			r, err := h.resolver.lookup(ctx, name, qtype)
 			out[i] = family{addresses(r.list), r.ttl, err}

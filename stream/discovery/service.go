@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/miekg/dns"
 
@@ -101,9 +100,8 @@ func (s *service) records(list []dns.RR) (out []*dns.SRV, leftOut int) {
 	return out, 0
 }
 
-// resolve returns the addresses of all targets: from the additional section if
-// they are there, else it asks. A target that can't be asked for keeps its last
-// addresses.
+// resolve returns the addresses of all targets, of which the additional section
+// may have some. A target that can't be asked for keeps its last addresses.
 func (s *service) resolve(ctx context.Context, list []*dns.SRV, extra []dns.RR) map[string]found {
 	var mu sync.Mutex
 	out := map[string]found{}
@@ -120,15 +118,9 @@ func (s *service) resolve(ctx context.Context, list []*dns.SRV, extra []dns.RR) 
 			h = &host{name: name, resolver: s.resolver}
 		}
 		next[name] = h
-		if addrs, ttl := additional(extra, name); len(addrs) > 0 {
-			mu.Lock()
-			out[name] = h.know(name, byFamily(addrs, ttl))
-			mu.Unlock()
-			continue
-		}
 		slots <- struct{}{}
 		asked.Go(func() {
-			f := h.find(ctx)
+			f := h.findBeside(ctx, extra)
 			<-slots
 			if !f.learned {
 				f.addrs = sorted(h.last)
@@ -144,17 +136,20 @@ func (s *service) resolve(ctx context.Context, list []*dns.SRV, extra []dns.RR) 
 	return out
 }
 
-// additional returns the addresses of a name in an additional section.
-func additional(extra []dns.RR, name string) ([]netip.Addr, time.Duration) {
-	var list []dns.RR
-	ttl := maxTTL
-	for _, rr := range extra {
-		if h := rr.Header(); slices.Contains(families[:], h.Rrtype) && strings.EqualFold(h.Name, name) {
-			list = append(list, rr)
-			ttl = min(ttl, seconds(h.Ttl))
+// additional returns the addresses of a name in an additional section, by family.
+func additional(extra []dns.RR, name string) (out [2]family) {
+	for i, qtype := range families {
+		var list []dns.RR
+		ttl := maxTTL
+		for _, rr := range extra {
+			if h := rr.Header(); h.Rrtype == qtype && strings.EqualFold(h.Name, name) {
+				list = append(list, rr)
+				ttl = min(ttl, seconds(h.Ttl))
+			}
 		}
+		out[i] = family{addrs: addresses(list), ttl: ttl}
 	}
-	return addresses(list), ttl
+	return out
 }
 
 // target is a server with what it is sorted by.

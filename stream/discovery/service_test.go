@@ -40,14 +40,14 @@ func threeTargets() []string {
 }
 
 func TestFollowsService(t *testing.T) {
-	for name, additional := range map[string]bool{"additional section": true, "asked for": false} {
+	for name, additional := range map[string][]uint16{"additional section": {dns.TypeA, dns.TypeAAAA}, "half of it": {dns.TypeA}, "asked for": nil} {
 		t.Run(name, func(t *testing.T) {
 			s := serviceServer(t)
-			s.SetAdditional(additional)
+			s.SetAdditional(additional...)
 			d, r := start(t, Options{})
 			c := config(fast(s.Addr()), serviceAt(pg))
 			wantServers(t, adopt(t, d, c), threeTargets()...)
-			if asked := s.Questions("a.example", dns.TypeA); asked > 0 == additional {
+			if asked := s.Questions("a.example", dns.TypeA); asked > 0 == (additional != nil) {
 				t.Errorf("asked %d times for a target", asked)
 			}
 
@@ -107,7 +107,7 @@ func TestServiceIsNotThere(t *testing.T) {
 
 func TestServiceFails(t *testing.T) {
 	s := serviceServer(t)
-	s.SetAdditional(false)
+	s.SetAdditional()
 	d, r := start(t, Options{})
 	c := config(fast(s.Addr()), serviceAt(pg))
 	adopt(t, d, c)
@@ -147,7 +147,7 @@ func TestManyTargets(t *testing.T) {
 		targets = append(targets, dnstest.SRV{Priority: uint16(i / 30), Weight: 1, Port: 5432, Target: name})
 	}
 	s.SetSRV(pg, time.Second, append(targets, targets[0])...) // one is listed twice
-	s.SetAdditional(false)
+	s.SetAdditional()
 	d, _ := start(t, Options{})
 	got := adopt(t, d, config(fast(s.Addr()), serviceAt(pg)))
 	if len(got) != 80 || s.QuestionsOverTCP() == 0 {
