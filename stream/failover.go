@@ -121,8 +121,9 @@ func (s *Server) follow(e upstream.Event) {
 		switch e.Axis {
 		case upstream.AxisRole:
 			// A demoted server is the wrong one for the sessions that it had then,
-			// also if it is the right one again.
-			return false
+			// also if it is the right one again. A replica that has caught up is as
+			// right as before.
+			return e.To == upstream.Lagging && g.Stands(p, e.Axis, upstream.IsReplica)
 		case upstream.AxisAdmin:
 			return !g.Stands(p, e.Axis, e.To)
 		}

@@ -26,7 +26,7 @@ import (
 // on an address of its own.
 type judged struct {
 	addr    conf.Address
-	role    atomic.Value // "master", "slave", or "" = it answers with an error
+	role    atomic.Value // "master", "slave", "late" = one that lags, or "" = it answers with an error
 	checked atomic.Int64
 }
 
@@ -114,6 +114,10 @@ func (j *judged) answer(c net.Conn) {
 			io.WriteString(c, "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n")
 		case words[0] == "ROLE":
 			io.WriteString(c, "*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:6379\r\n$9\r\nconnected\r\n:0\r\n")
+		case words[0] == "INFO":
+			lag := map[bool]int{true: 60}[role == "late"]
+			text := fmt.Sprintf("master_link_status:up\nmaster_last_io_seconds_ago:%d", lag)
+			fmt.Fprintf(c, "$%d\r\n%s\r\n", len(text), text)
 		default:
 			io.WriteString(c, "+OK\r\n")
 		}
@@ -279,27 +283,44 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A sick server that gets well keeps the sessions that were not closed yet.
+// A sick server that gets well, and a replica that catches up, keep the sessions
+// that were not closed yet.
 func TestRecoveryEndsTheClosing(t *testing.T) {
-	st := newStage(t, "master")
-	st.check.Role = conf.AnyRole
-	s, addr := st.start(func(u *conf.Upstream) {
-		u.OnState.Unhealthy = conf.CloseFate
-		u.OnState.Pace = 20
-	})
-	st.wantAxis(s, 0, upstream.AxisActive, upstream.Healthy)
-	held := st.open(addr, 40, st.servers[0])
-	st.servers[0].role.Store("")
-	st.wantAxis(s, 0, upstream.AxisActive, upstream.Unhealthy)
-	st.servers[0].role.Store("master")
-	st.wantAxis(s, 0, upstream.AxisActive, upstream.Healthy)
-	eventually(t, "closing has ended", func() bool {
-		before := s.Sessions()
-		time.Sleep(200 * time.Millisecond)
-		return s.Sessions() == before
-	})
-	if n := s.Sessions(); n < 10 {
-		t.Errorf("%d of %d sessions are left", n, len(held))
+	for _, c := range []struct {
+		well, ill  string
+		want       conf.Role
+		axis       upstream.Axis
+		good, evil string
+	}{
+		{"master", "", conf.AnyRole, upstream.AxisActive, upstream.Healthy, upstream.Unhealthy},
+		{"slave", "late", conf.Replica, upstream.AxisRole, upstream.IsReplica, upstream.Lagging},
+	} {
+		t.Run(c.evil, func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t, c.well)
+			st.check.Role = c.want
+			if c.want == conf.Replica {
+				st.check.MaxLag = 20 * time.Second
+			}
+			s, addr := st.start(func(u *conf.Upstream) {
+				u.OnState.Unhealthy, u.OnState.Lagging = conf.CloseFate, conf.CloseFate
+				u.OnState.Pace = 20
+			})
+			st.wantAxis(s, 0, c.axis, c.good)
+			held := st.open(addr, 40, st.servers[0])
+			st.servers[0].role.Store(c.ill)
+			st.wantAxis(s, 0, c.axis, c.evil)
+			st.servers[0].role.Store(c.well)
+			st.wantAxis(s, 0, c.axis, c.good)
+			eventually(t, "closing has ended", func() bool {
+				before := s.Sessions()
+				time.Sleep(200 * time.Millisecond)
+				return s.Sessions() == before
+			})
+			if n := s.Sessions(); n < 10 {
+				t.Errorf("%d of %d sessions are left", n, len(held))
+			}
+		})
 	}
 }
 
