@@ -29,6 +29,7 @@ type binding struct {
 	congestion string // that sockets from before are to have; "" = as it is
 
 	kept bool // a service manager has the socket too, and its path is not ours to remove
+	lent bool // nor as yet if another process has, until commit
 	ours bool // sockets of weir itself have the address, or a part of it
 
 	// of another process, until open and steer have used them
@@ -236,7 +237,7 @@ func (b *binding) closeShared() {
 	if b.shared < 0 {
 		return
 	}
-	if b.bound.IsUnix() && !b.kept {
+	if b.bound.IsUnix() && !b.kept && !b.lent {
 		_ = os.Remove(b.bound.Path) // gone already is fine
 	}
 	sys.Close(b.shared)

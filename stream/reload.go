@@ -406,6 +406,7 @@ func (s *Server) compareListeners(t *transition, workers int) error {
 				if in := s.estate.take(b.place); in != nil {
 					b.bound, b.inherited, b.steered, b.kept = in.bound, in.fds, in.steered, in.kept
 					b.activated, b.congestion = s.estate.conn == nil, congestion[i]
+					b.lent = !b.activated
 				}
 				t.opened = append(t.opened, &b)
 				t.change.Opened = append(t.change.Opened, b.place.String())
@@ -490,6 +491,9 @@ func (s *Server) prepareLogs(t *transition) error {
 func (s *Server) commit(t *transition) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
+	for _, b := range t.opened {
+		b.lent = false
+	}
 	for _, u := range t.updates {
 		u.group.Update(u.plan)
 		s.removed(u.group, u.plan.Removed)

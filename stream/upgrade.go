@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -323,6 +324,16 @@ func (e *estate) take(p place) *legacy {
 	return l
 }
 
+// unlink removes the paths of unix sockets that nobody has taken, and of which
+// the other process has let go.
+func (e *estate) unlink() {
+	for _, l := range e.sockets {
+		if l.bound.IsUnix() && !l.kept {
+			_ = os.Remove(l.bound.Path) // gone already is fine
+		}
+	}
+}
+
 // close closes what nobody has taken.
 func (e *estate) close() {
 	for _, l := range e.sockets {
@@ -358,7 +369,6 @@ func (s *Server) takeOver(t *transition) error {
 	}
 	s.commit(t)
 	s.drainSurplus()
-	e.close()
 	if err := s.adoptAll(); err != nil {
 		// The other process may be gone: who else should serve?
 		s.logger.Error("the handover of sessions has broken off", "error", err)
@@ -366,6 +376,8 @@ func (s *Server) takeOver(t *transition) error {
 			s.takenOver()
 		}
 		s.each(s.workers, func(w *worker) { w.udp.Resume() })
+	} else {
+		e.unlink()
 	}
 	s.estate = nil
 	return nil

@@ -3,6 +3,7 @@ package stream_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -211,6 +212,35 @@ func TestHandOverThatFails(t *testing.T) {
 	d.Close()
 	successor(t, s, cfg, true)
 	echoes(t, c)
+}
+
+// The path of a unix socket is the old process's until the new one has taken
+// over, and nobody's if that does not listen on it.
+func TestHandOverOfUnixPaths(t *testing.T) {
+	at, taken := freePort(t), named(t, "other")
+	sock := conf.Address{Path: t.TempDir() + "/s"}
+	config := func(more ...conf.Address) *conf.Config {
+		cfg := reloadConfig(at, named(t, "a"))
+		cfg.Listeners[0].Listen = append(cfg.Listeners[0].Listen, more...)
+		return cfg
+	}
+	s := mustStart(t, config(sock))
+	if _, _, err := tryHandOver(t, s, config(sock, taken), true); err == nil {
+		t.Fatal("it was handed over")
+	}
+	c, err := net.Dial("unix", sock.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	line(t, c)
+	s = successor(t, s, config(sock), true)
+	successor(t, s, config(), true)
+	echoes(t, c)
+	if _, err := os.Stat(sock.Path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the path that nobody listens on is there: %v", err)
+	}
 }
 
 // Without sessions the old process drains.
