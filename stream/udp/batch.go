@@ -167,6 +167,9 @@ func (w *Worker) onBatchSent(b *sys.SendBatch, i int, s *session) {
 // onAnswers takes what a peer sent. Preconditions: the socket is ready, or was
 // when it was put off.
 func (w *Worker) onAnswers(c *conn) {
+	if c.session != nil && c.session.packed {
+		return // what has come waits in the socket
+	}
 	for calls := 0; ; calls++ {
 		if calls == callsPerTurn {
 			if !c.putOff {

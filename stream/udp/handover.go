@@ -121,10 +121,6 @@ func (w *Worker) Sent(p *Parcel) {
 	if s.serial != p.serial || !s.packed {
 		return // cut meanwhile
 	}
-	s.packed = false
-	c := s.conn
-	s.conn = nil
-	w.closeConn(c)
 	w.finish(s, stats.HandedOver, decisions.NoFailure)
 }
 
@@ -134,10 +130,11 @@ func (w *Worker) Keep(p *Parcel) {
 	if s.serial != p.serial || !s.packed {
 		return
 	}
-	s.packed = false
 	if errno := w.loop.Add(s.conn.fd, unix.EPOLLIN|unix.EPOLLET, s.conn.token()); errno != 0 {
 		w.finish(s, stats.LocalError, decisions.NoFailure)
+		return
 	}
+	s.packed = false
 }
 
 // Adopt goes on with a session of another process, of the listening socket that

@@ -341,10 +341,14 @@ func (w *Worker) finish(s *session, reason stats.CloseReason, cause decisions.Ca
 	s.book.n--
 	w.sockets[s.key.socket].n--
 	r := w.logEnd(s, reason)
-	if c := s.conn; c != nil {
+	switch c := s.conn; {
+	case c == nil:
+	case s.packed:
+		w.closeConn(c) // the loop does not have it, and another process may
+	default:
 		w.giveBack(c, s.owed())
-		s.conn = nil
 	}
+	s.conn, s.packed = nil, false
 	if s.peer != nil {
 		w.release(s, cause)
 	}

@@ -563,3 +563,49 @@ func TestRestingSocketsAreBounded(t *testing.T) {
 		t.Errorf("%d books, %d pools and %d sockets after 20 reloads", len(h.w.books), len(h.w.pools), h.w.conns.Len())
 	}
 }
+
+// A session on its way to another process may be ended meanwhile: what becomes of
+// the parcel then does not matter, and its socket, of which the loop no longer
+// tells, is not used again.
+func TestEndOfPackedSession(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) {
+		l.UDP.Requests, l.UDP.Responses, l.UDP.Quarantine = 2, 1, 0
+	}}, addrOf(peer))
+	for _, settle := range []func(*Parcel){h.w.Sent, h.w.Keep} {
+		c := h.client()
+		h.exchange(c, peer, "hello")
+		h.w.Pause()
+		p := h.w.Pack(1)
+		if len(p) != 1 || !h.w.CloseOne(p[0].session.slot, p[0].serial, stats.ClosedByOperator) {
+			t.Fatalf("%d sessions were packed, or the first can't be closed", len(p))
+		}
+		settle(p[0])
+		h.w.Resume()
+		h.turn()
+		h.exchange(c, peer, "again")
+		h.w.CloseAll(stats.Shutdown)
+		h.turn()
+	}
+}
+
+// A socket that was put off says nothing when its session has been packed.
+func TestPackedSessionStandsStill(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{edit: func(l *conf.Listener, _ *conf.Upstream) { l.UDP.Responses = 1 }}, addrOf(peer))
+	c := h.client()
+	h.send(c, "hello")
+	_, from := h.receive(peer)
+	h.w.Pause()
+	p := h.w.Pack(1)
+	if _, err := peer.WriteToUDPAddrPort([]byte("answer"), from); err != nil {
+		t.Fatal(err)
+	}
+	h.loop.Later(p[0].session.conn.token())
+	h.nothing(c)
+	h.w.Keep(p[0])
+	if got, _ := h.receive(c); got != "answer" {
+		t.Errorf("got %q", got)
+	}
+	h.w.Resume()
+}
