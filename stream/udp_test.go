@@ -37,6 +37,17 @@ func serveUDP(t *testing.T, answer func(string) string) conf.Address {
 	return conf.Address{Host: "127.0.0.1", Port: uint16(c.LocalAddr().(*net.UDPAddr).Port)}
 }
 
+// freeUDPPort returns an address whose port nobody has at the moment.
+func freeUDPPort(t *testing.T) conf.Address {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return conf.Address{Host: "127.0.0.1", Port: uint16(c.LocalAddr().(*net.UDPAddr).Port)}
+}
+
 func udpConfig(edit func(*conf.Listener), servers ...conf.Address) conf.Config {
 	cfg := conf.Default()
 	cfg.Log.Access = conf.AccessOff

@@ -462,6 +462,52 @@ func TestHandOverOfHalfClosedAndDatagrams(t *testing.T) {
 	}
 }
 
+// A datagram session whose listener goes to another upstream now is counted in
+// its own one, from adoption to end.
+func TestHandOverOfDatagramsToOtherUpstreams(t *testing.T) {
+	x, y, server := freeUDPPort(t), freeUDPPort(t), serveUDP(t, func(s string) string { return s })
+	config := func(ofX, ofY string) *conf.Config {
+		cfg := conf.Default()
+		cfg.Log.Access = conf.AccessOff
+		cfg.Worker.Count = 1
+		for _, name := range []string{"a", "b"} {
+			u := conf.NewUpstream(name)
+			u.Servers = []conf.Server{conf.NewServer(server)}
+			cfg.Upstreams = append(cfg.Upstreams, u)
+		}
+		for name, l := range map[string]struct {
+			at       conf.Address
+			upstream string
+		}{"x": {x, ofX}, "y": {y, ofY}} {
+			c := conf.NewListener(name)
+			c.Protocol, c.Upstream, c.Listen, c.UDP.IdleTimeout = conf.UDP, l.upstream, []conf.Address{l.at}, time.Second
+			cfg.Listeners = append(cfg.Listeners, c)
+		}
+		return &cfg
+	}
+	s := mustStart(t, config("a", "a"))
+	c, err := net.Dial("udp", x.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprint(c, "hello")
+	if _, err := c.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	s = successor(t, s, config("b", "a"), true)
+	if n := s.Sessions(); n != 1 {
+		t.Errorf("%d sessions were adopted, want 1", n)
+	}
+	eventually(t, "the session ends", func() bool { return s.Sessions() == 0 })
+	for _, u := range s.Read().Upstreams {
+		if u.Load.Sessions != 0 {
+			t.Errorf("upstream %s counts %d sessions, want none", u.Name, u.Load.Sessions)
+		}
+	}
+}
+
 // A new process of another version of sessions takes over the sockets, and the
 // old one drains.
 func TestHandOverToAnotherVersionOfSessions(t *testing.T) {

@@ -138,7 +138,8 @@ func (w *Worker) Keep(p *Parcel) {
 }
 
 // Adopt goes on with a session of another process, of the listening socket that
-// is bound to the address it names. The descriptor is the worker's from now on,
+// is bound to the address it names. It is l's session, whoever's the socket is
+// now: l has the upstream that the peer is counted in. The descriptor is the worker's from now on,
 // even if it returns false because it can't. It runs on the loop's thread.
 func (w *Worker) Adopt(l *Listener, p *upstream.Peer, st *handover.UDPState, fds []int) bool {
 	i := w.boundTo(st)
@@ -155,7 +156,7 @@ func (w *Worker) Adopt(l *Listener, p *upstream.Peer, st *handover.UDPState, fds
 	now := w.loop.Now()
 	slot, _, s := w.sessions.Alloc()
 	*s = session{
-		book: w.sockets[i].book, key: k, slot: slot, first: -1, last: -1, bound: st.Bound, refused: st.Refused,
+		book: w.bookOf(l), key: k, slot: slot, first: -1, last: -1, bound: st.Bound, refused: st.Refused,
 		start: now.Add(-st.Start), active: now.Add(-st.Active), firstByte: then(now, st.FirstByte),
 		serial: st.Serial, tries: uint16(st.Tries), requests: st.Requests, responses: st.Responses,
 		received: st.Received, sent: st.Sent, peerSent: st.PeerSent, peerReceived: st.PeerRead,
