@@ -368,8 +368,9 @@ func (s *Server) takeOver(t *transition) error {
 		w.udp.Pause()
 	}
 	s.commit(t)
-	s.drainSurplus()
-	if err := s.adoptAll(); err != nil {
+	s.serveSurplus()
+	err := s.adoptAll()
+	if err != nil {
 		// The other process may be gone: who else should serve?
 		s.logger.Error("the handover of sessions has broken off", "error", err)
 		if s.takenOver != nil {
@@ -379,23 +380,50 @@ func (s *Server) takeOver(t *transition) error {
 	} else {
 		e.unlink()
 	}
+	s.drainSurplus(err == nil)
 	s.estate = nil
 	return nil
 }
 
-// drainSurplus takes what waits in sockets of workers that this process does
-// not have, and closes them.
-func (s *Server) drainSurplus() {
+// serveSurplus accepts from the sockets of workers that this process does not
+// have: the kernel gives them clients for as long as the other process has them
+// open. UDP sockets get nothing more at once.
+func (s *Server) serveSurplus() {
 	for _, b := range s.bindings {
-		for _, fd := range b.inherited {
-			s.each(s.workers[:1], func(w *worker) {
+		for i, fd := range b.inherited {
+			n := i % len(s.workers)
+			s.each(s.workers[n:n+1], func(w *worker) {
 				if b.udp != nil {
 					s.complain(errnoOf(w.udp.Serve(b.udp, b.bound, fd)))
 					w.udp.Unserve(fd, true)
 				} else {
 					s.complain(errnoOf(w.tcp.Serve(b.tcp, fd, false)))
-					w.tcp.Unserve(fd)
 				}
+			})
+		}
+	}
+}
+
+// drainSurplus takes what waits in these sockets, and closes them, for the other
+// process too if they are ours.
+func (s *Server) drainSurplus(ours bool) {
+	for _, b := range s.bindings {
+		for i, fd := range b.inherited {
+			if b.udp != nil {
+				continue
+			}
+			n := i % len(s.workers)
+			s.each(s.workers[n:n+1], func(w *worker) {
+				same, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+				w.tcp.Unserve(fd)
+				if err != nil {
+					return
+				}
+				if ours {
+					// Else it gets clients until the other process has closed it.
+					_ = unix.Shutdown(same, unix.SHUT_RD)
+				}
+				_ = unix.Close(same)
 			})
 		}
 		b.inherited = nil

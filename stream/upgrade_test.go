@@ -214,6 +214,48 @@ func TestHandOverThatFails(t *testing.T) {
 	echoes(t, c)
 }
 
+// With fewer workers than before, clients that the kernel gives to the sockets of
+// the others are served while the handover lasts, too.
+func TestHandOverToFewerWorkers(t *testing.T) {
+	at, slow := freePort(t), freePort(t)
+	deafServer, server := deaf(t), named(t, "a")
+	config := func(workers int) *conf.Config {
+		cfg := reloadConfig(at, server)
+		cfg.Worker.Count = workers
+		u := conf.NewUpstream("deaf")
+		u.Servers = []conf.Server{conf.NewServer(deafServer)}
+		l := conf.NewListener("slow")
+		l.Upstream, l.Listen, l.ConnectTimeout = "deaf", []conf.Address{slow}, 2*time.Second
+		cfg.Upstreams, cfg.Listeners = append(cfg.Upstreams, u), append(cfg.Listeners, l)
+		return cfg
+	}
+	s := mustStart(t, config(4))
+	c, _ := dial(t, at.String())
+	defer c.Close()
+	connecting, err := net.Dial("tcp", slow.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connecting.Close()
+	eventually(t, "two sessions", func() bool { return s.Sessions() == 2 })
+	var handed sync.WaitGroup
+	handed.Go(func() { _, _, err = tryHandOver(t, s, config(2), true) })
+	eventually(t, "the first session is moved", func() bool { return s.Sessions() == 1 })
+	greet := func(n int) {
+		for range n {
+			d, _ := dial(t, at.String())
+			d.Close()
+		}
+	}
+	greet(40)
+	handed.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	greet(40)
+	echoes(t, c)
+}
+
 // The path of a unix socket is the old process's until the new one has taken
 // over, and nobody's if that does not listen on it.
 func TestHandOverOfUnixPaths(t *testing.T) {
