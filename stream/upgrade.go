@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/handover"
 	"github.com/weirlb/weir/stream/internal/clock"
 	"github.com/weirlb/weir/stream/tcp"
@@ -380,9 +381,33 @@ func (s *Server) takeOver(t *transition) error {
 	} else {
 		e.unlink()
 	}
+	s.dismissAdopted()
 	s.drainSurplus(err == nil)
 	s.estate = nil
 	return nil
+}
+
+// dismissAdopted ends sessions that have come with peers that are not in the
+// configuration or that nobody shall use, as a reload would.
+func (s *Server) dismissAdopted() {
+	unanswered := map[string]bool{}
+	for _, src := range s.directory.Sources() {
+		if src.AnsweredAt.IsZero() {
+			unanswered[src.Upstream] = true // who knows what its peers are
+		}
+	}
+	now := clock.Now()
+	for _, g := range s.groups {
+		if !unanswered[g.Name] {
+			s.removed(g, g.Orphans())
+		}
+		for _, p := range g.Snapshot(nil, now) {
+			if admin := p.Axes[upstream.AxisAdmin].Value; admin != balance.Up.String() {
+				t := upstream.Transition{At: now, Axis: upstream.AxisAdmin, To: admin}
+				s.events.put(upstream.Event{Group: g, Peer: p.Peer, Transition: t})
+			}
+		}
+	}
 }
 
 // serveSurplus accepts from the sockets of workers that this process does not

@@ -285,6 +285,43 @@ func TestHandOverOfUnixPaths(t *testing.T) {
 	}
 }
 
+// What becomes of the sessions of a server that the new process's file no longer
+// has, or has set down, is what a reload would make of them.
+func TestHandOverFollowsOnState(t *testing.T) {
+	a, b := named(t, "a"), named(t, "b")
+	for name, c := range map[string]struct {
+		edit  func(*conf.Upstream)
+		reset bool
+	}{
+		"removed":       {func(u *conf.Upstream) { u.Servers, u.OnState.Removed = u.Servers[1:], conf.CloseFate }, true},
+		"removed, kept": {func(u *conf.Upstream) { u.Servers, u.OnState.Removed = u.Servers[1:], conf.Keep }, false},
+		"down":          {func(u *conf.Upstream) { u.Servers[0].Down, u.OnState.Drained = true, conf.CloseFate }, true},
+		"backup":        {func(u *conf.Upstream) { u.Servers[0].Backup, u.OnState.Removed = true, conf.CloseFate }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := freePort(t)
+			s := mustStart(t, reloadConfig(at, a, b))
+			conns := map[string]net.Conn{}
+			for conns["a"] == nil || conns["b"] == nil {
+				conn, who := dial(t, at.String())
+				defer conn.Close()
+				conns[who] = conn
+			}
+			cfg := reloadConfig(at, a, b)
+			c.edit(&cfg.Upstreams[0])
+			successor(t, s, cfg, true)
+			if c.reset {
+				if !isReset(conns["a"]) {
+					t.Error("the session of the server was not reset")
+				}
+			} else {
+				echoes(t, conns["a"])
+			}
+			echoes(t, conns["b"])
+		})
+	}
+}
+
 // Without sessions the old process drains.
 func TestHandOverWithoutSessions(t *testing.T) {
 	at := freePort(t)

@@ -16,21 +16,24 @@ func (g *Group) Ref(p *Peer) handover.PeerRef {
 	return handover.PeerRef{Upstream: g.Name, Name: p.Name, Addr: p.addrString, Backup: p.IsBackup()}
 }
 
-// Find returns the peer of that name and address. One that the configuration
-// has no longer is made for the sessions that still have it: it is removed, and
-// never picked.
+// Find returns the peer of that name and address, of the same tier if there are
+// several. One that the configuration has no longer is made for the sessions that
+// still have it: it is removed, and never picked.
 func (g *Group) Find(r handover.PeerRef, workers int) *Peer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, p := range g.Peers() {
-		if p.Name == r.Name && p.addrString == r.Addr && p.IsBackup() == r.Backup {
+	var found *Peer
+	for _, p := range slices.Concat(g.Peers(), g.orphans) {
+		if p.Name != r.Name || p.addrString != r.Addr {
+			continue
+		}
+		if p.IsBackup() == r.Backup {
 			return p
 		}
+		found = p
 	}
-	for _, p := range g.orphans {
-		if p.Name == r.Name && p.addrString == r.Addr {
-			return p
-		}
+	if found != nil {
+		return found
 	}
 	s := conf.NewServer(conf.Address{Host: r.Addr})
 	s.Name = r.Name
@@ -38,9 +41,16 @@ func (g *Group) Find(r handover.PeerRef, workers int) *Peer {
 	p := newPeer(&s, addr, workers)
 	p.addrString = r.Addr
 	p.removed.Store(true)
-	p.forsaken.Store(true)
+	p.forsaken.Store(g.shape.Load().rules.onState.Removed != conf.Keep)
 	g.orphans = append(g.orphans, p)
 	return p
+}
+
+// Orphans returns the peers that Find has made.
+func (g *Group) Orphans() []*Peer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.orphans)
 }
 
 // Hold counts a connection on a peer for a session of another process that has

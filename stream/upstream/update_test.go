@@ -427,3 +427,29 @@ func TestUpdateOfSlowStart(t *testing.T) {
 		t.Errorf("then it is %s", s.State)
 	}
 }
+
+// A session of another process finds its peer, in another tier too. A peer that
+// is gone lets its datagram sessions be if on_state says so, as after a reload.
+func TestFind(t *testing.T) {
+	for _, fate := range []conf.Fate{conf.Keep, conf.DrainFate} {
+		u := conf.NewUpstream("u")
+		u.OnState.Removed = fate
+		g, err := NewGroup(&u, list(nil, "a", "b"), 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := g.Ref(g.Peers()[0])
+		r.Backup = true
+		if p := g.Find(r, 1); p != g.Peers()[0] {
+			t.Errorf("%s is taken for another peer", p)
+		}
+		r.Name = "gone"
+		p := g.Find(r, 1)
+		if g.Find(r, 1) != p || !slices.Equal(g.Orphans(), []*Peer{p}) {
+			t.Error("the peer that is gone was made twice")
+		}
+		if !p.IsRemoved() || p.IsForsaken() != (fate != conf.Keep) {
+			t.Errorf("%v: removed %v, forsaken %v", fate, p.IsRemoved(), p.IsForsaken())
+		}
+	}
+}
