@@ -1038,3 +1038,20 @@ func TestUpgradeFollowsLink(t *testing.T) {
 		t.Errorf("%s runs, the link leads to %s: %v", exe, copied, err)
 	}
 }
+
+// An upgrade to no steering leaves the choice to the kernel, which gives clients
+// to the workers that are new, too.
+func TestUpgradeToNoSteering(t *testing.T) {
+	needSteering(t)
+	t.Parallel()
+	v := steeredVars(t, "least_sessions")
+	p := startUpgradable(t, strings.Replace(steered, "= 4", "= 2", 1), v)
+	p.setConfig(strings.NewReplacer("= 2", "= 4", "least_sessions", "none").Replace(p.config()))
+	p.upgrade()
+	for range 200 {
+		greeted(t, p.addr)
+	}
+	if all, _ := bySessions(t, v["metrics"]); len(all) != 4 || all[0] == 0 {
+		t.Errorf("the workers have %v sessions, want some each", all)
+	}
+}

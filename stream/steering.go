@@ -38,7 +38,7 @@ type SteererGroup interface {
 	Attach(fd int) error
 	Detach(fd int) error
 	// FD is what another process needs to inherit the group. It must not be Set
-	// any more then.
+	// any more then, unless the other one has given up.
 	FD() int
 	Close() error
 }
@@ -70,8 +70,7 @@ func (b *binding) steer(st Steerer, workers []*worker) error {
 	if st == nil || b.shared >= 0 {
 		return nil
 	}
-	fresh := b.group == nil
-	if fresh {
+	if b.group == nil {
 		var err error
 		if fd := b.steered; fd >= 0 {
 			b.steered = -1
@@ -91,10 +90,9 @@ func (b *binding) steer(st Steerer, workers []*worker) error {
 	if err := b.group.Set(fds); err != nil {
 		return fmt.Errorf("steer %s: %w", b.place, err)
 	}
-	if fresh {
-		if err := b.group.Attach(fds[0]); err != nil {
-			return fmt.Errorf("steer %s: %w", b.place, err)
-		}
+	// If it is attached already, that costs next to nothing.
+	if err := b.group.Attach(fds[0]); err != nil {
+		return fmt.Errorf("steer %s: %w", b.place, err)
 	}
 	return nil
 }
@@ -128,6 +126,19 @@ func (b *binding) unsteer(detach bool) {
 	}
 	_ = b.group.Close()
 	b.group = nil
+}
+
+// disinherit gives up what another process has steered with. The kernel keeps its
+// program for all sockets on the address, new ones included, until it is detached.
+func (b *binding) disinherit(detach bool) {
+	if detach {
+		for _, fd := range b.fds {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_REUSEPORT_BPF, 0) // gone already is fine
+			break
+		}
+	}
+	_ = unix.Close(b.steered)
+	b.steered = -1
 }
 
 // reconcile compares the steerer's counts with the truth, again and again.

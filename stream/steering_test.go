@@ -22,6 +22,7 @@ type fakeSteerer struct {
 	mu           sync.Mutex
 	began, ended map[int]int
 	sets         []string // protocol and number of sockets
+	attached     int      // how often
 	open         int      // groups
 	closed       bool
 	fail         error
@@ -84,7 +85,13 @@ func (g *fakeGroup) Set(fds []int) error {
 	return nil
 }
 
-func (g *fakeGroup) Attach(int) error { return nil }
+func (g *fakeGroup) Attach(int) error {
+	g.f.mu.Lock()
+	defer g.f.mu.Unlock()
+	g.f.attached++
+	return nil
+}
+
 func (g *fakeGroup) Detach(int) error { return nil }
 func (g *fakeGroup) FD() int          { return 0 }
 
@@ -196,4 +203,27 @@ func TestSteererThatCannotBeHad(t *testing.T) {
 	c, _ := dial(t, s.Bound()[0].Addr.String())
 	c.Close()
 	stop(t, s)
+}
+
+// A new process may have steered to its own workers before it went away.
+func TestSteererAfterAHandOverThatFails(t *testing.T) {
+	f := &fakeSteerer{}
+	at := freePort(t)
+	s, err := stream.Start(t.Context(), reloadConfig(at, named(t, "a")), stream.Options{
+		Logger:   slog.New(slog.DiscardHandler),
+		Steering: func(conf.Steering) (stream.Steerer, error) { return f, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, s)
+	c, _ := dial(t, at.String())
+	defer c.Close()
+	before := f.attached
+	if err := handOverToDeserter(t, s); err == nil {
+		t.Fatal("it was handed over to nobody")
+	}
+	if sets, _ := f.seen(); !slices.Equal(sets, []string{"tcp2", "tcp2"}) || f.attached != before+1 {
+		t.Errorf("the groups were told %v, and attached %d times", sets, f.attached-before)
+	}
 }

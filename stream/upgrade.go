@@ -61,6 +61,11 @@ func (s *Server) HandOver(ctx context.Context, c *handover.Conn, sessions bool) 
 	all := append(slices.Clone(s.workers), s.leaving...)
 	s.each(all, func(w *worker) { w.tcp.Pause() })
 	if moved, err = s.move(ctx, c, all, sessions); err != nil {
+		for _, b := range s.bindings {
+			if b.group != nil { // the other process may have steered to its workers
+				s.complain(b.steer(s.steerer, s.workers))
+			}
+		}
 		s.each(all, func(w *worker) { w.tcp.Resume(); w.udp.Resume() })
 		return moved, err
 	}
@@ -430,9 +435,12 @@ func (s *Server) serveSurplus() {
 }
 
 // drainSurplus takes what waits in these sockets, and closes them, for the other
-// process too if they are ours.
+// process too if they are ours. Where nothing steers here, the kernel chooses.
 func (s *Server) drainSurplus(ours bool) {
 	for _, b := range s.bindings {
+		if b.steered >= 0 {
+			b.disinherit(ours)
+		}
 		for i, fd := range b.inherited {
 			if b.udp != nil {
 				continue
@@ -452,10 +460,6 @@ func (s *Server) drainSurplus(ours bool) {
 			})
 		}
 		b.inherited = nil
-		if b.steered >= 0 {
-			_ = unix.Close(b.steered) // nothing steers here
-			b.steered = -1
-		}
 	}
 }
 

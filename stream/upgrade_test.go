@@ -182,10 +182,24 @@ func TestHandOverThatFails(t *testing.T) {
 	mustReload(t, s, cfg)
 
 	// One that goes away in the middle.
+	if err := handOverToDeserter(t, s); err == nil {
+		t.Fatal("it was handed over to nobody")
+	}
+	echoes(t, c)
+	d, _ = dial(t, at.String())
+	d.Close()
+	successor(t, s, cfg, true)
+	echoes(t, c)
+}
+
+// handOverToDeserter hands over to a process that goes away at the first session.
+func handOverToDeserter(t *testing.T, s *stream.Server) error {
+	t.Helper()
 	ours, file, err := handover.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer ours.Close()
 	theirs := otherEnd(t, file)
 	go func() {
 		for {
@@ -203,15 +217,8 @@ func TestHandOverThatFails(t *testing.T) {
 		}
 		theirs.Close()
 	}()
-	if _, err := s.HandOver(t.Context(), ours, true); err == nil {
-		t.Fatal("it was handed over to nobody")
-	}
-	ours.Close()
-	echoes(t, c)
-	d, _ = dial(t, at.String())
-	d.Close()
-	successor(t, s, cfg, true)
-	echoes(t, c)
+	_, err = s.HandOver(t.Context(), ours, true)
+	return err
 }
 
 // With fewer workers than before, clients that the kernel gives to the sockets of
