@@ -69,7 +69,9 @@ func (s *Server) HandOver(ctx context.Context, c *handover.Conn, sessions bool) 
 		s.each(all, func(w *worker) { w.tcp.Resume(); w.udp.Resume() })
 		return moved, err
 	}
-	s.draining = true
+	s.reading.Lock()
+	s.draining = true // from now on nobody reads what the sockets have
+	s.reading.Unlock()
 	s.each(all, func(w *worker) { w.tcp.Release(); w.udp.Release() })
 	for _, b := range s.bindings {
 		b.release()
@@ -519,13 +521,18 @@ func (s *Server) adoptAll() error {
 func (s *Server) adopt(batch []adoption) (refused []uint64) {
 	var mu sync.Mutex
 	var done sync.WaitGroup
+	refuse := func(serial uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		refused = append(refused, serial)
+	}
 	for _, a := range batch {
 		st := a.session()
 		w := s.workers[st.Worker%len(s.workers)]
 		l, g := s.listenerOf(st, a.m.UDP != nil)
 		if g == nil {
 			handover.CloseAll(a.fds)
-			refused = append(refused, st.Serial)
+			refuse(st.Serial)
 			continue
 		}
 		p := g.Find(st.Peer, len(s.counters))
@@ -541,9 +548,7 @@ func (s *Server) adopt(batch []adoption) (refused []uint64) {
 				handover.CloseAll(a.fds)
 			}
 			if !ok {
-				mu.Lock()
-				refused = append(refused, st.Serial)
-				mu.Unlock()
+				refuse(st.Serial)
 			}
 		})
 	}

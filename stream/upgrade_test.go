@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -289,6 +290,53 @@ func TestHandOverOfUnixPaths(t *testing.T) {
 	echoes(t, c)
 	if _, err := os.Stat(sock.Path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the path that nobody listens on is there: %v", err)
+	}
+}
+
+// While a server hands over it can be asked whether it is ready, and sessions that
+// can't be gone on with are refused for one reason and another.
+func TestHandOverAtWork(t *testing.T) {
+	server := serveUDP(t, func(s string) string { return s })
+	x, y, z := freeUDPPort(t), freeUDPPort(t), freeUDPPort(t)
+	cfg := conf.Default()
+	cfg.Log.Access = conf.AccessOff
+	for _, name := range []string{"u", "gone"} {
+		u := conf.NewUpstream(name)
+		u.Servers = []conf.Server{conf.NewServer(server)}
+		cfg.Upstreams = append(cfg.Upstreams, u)
+	}
+	for i, at := range []conf.Address{x, y, z} {
+		l := conf.NewListener(fmt.Sprint(i))
+		l.Protocol, l.Upstream, l.Listen = conf.UDP, cfg.Upstreams[i/2].Name, []conf.Address{at}
+		cfg.Listeners = append(cfg.Listeners, l)
+	}
+	s := mustStart(t, &cfg)
+	for range 20 {
+		for _, at := range []conf.Address{y, z} {
+			c, err := net.Dial("udp", at.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			fmt.Fprint(c, "hello")
+		}
+	}
+	eventually(t, "all sessions", func() bool { return s.Sessions() == 40 })
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		for s.NotReady() == nil {
+			runtime.Gosched()
+		}
+	})
+	less := cfg
+	less.Upstreams, less.Listeners = cfg.Upstreams[:1], cfg.Listeners[:1]
+	_, moved, err := tryHandOver(t, s, &less, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked.Wait()
+	if moved != 0 {
+		t.Errorf("%d sessions were moved, want none", moved)
 	}
 }
 
