@@ -30,6 +30,8 @@ const (
 	// other answer.
 	readyPatience  = time.Minute
 	answerPatience = 20 * time.Second
+	// serialGap is how many sessions may begin while the new process sets up.
+	serialGap = 1 << 14 * serialBlock
 	// lookAgain is how soon sessions that could not be moved are looked at again.
 	lookAgain = 20 * time.Millisecond
 )
@@ -81,8 +83,8 @@ func (s *Server) HandOver(ctx context.Context, c *handover.Conn, sessions bool) 
 
 // bequeath tells everything that the other process needs to set up.
 func (s *Server) bequeath(c *handover.Conn) error {
-	// Numbers of blocks that workers have begun are below.
-	if err := c.Send(&handover.Message{Kind: handover.Hello, Version: handover.Version, Serial: s.serials.next.Load()}); err != nil {
+	hello := handover.Message{Kind: handover.Hello, Version: handover.Version, Serial: s.serials.next.Load() + serialGap}
+	if err := c.Send(&hello); err != nil {
 		return err
 	}
 	for _, b := range s.bindings {

@@ -340,6 +340,38 @@ func TestHandOverAtWork(t *testing.T) {
 	}
 }
 
+// The numbers of sessions that the old process still begins are not the new one's.
+func TestHandOverOfNumbers(t *testing.T) {
+	at := freePort(t)
+	s := mustStart(t, reloadConfig(at, named(t, "a")))
+	ours, file, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	theirs := otherEnd(t, file)
+	failed := make(chan error)
+	go func() {
+		_, err := s.HandOver(t.Context(), ours, true)
+		failed <- err
+	}()
+	hello, _, err := theirs.Expect(handover.Hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := dial(t, at.String())
+	defer c.Close()
+	for _, v := range list(t, s, stream.Filter{}) {
+		if v.ID > hello.Serial {
+			t.Errorf("session %d begins in the old process, and the new one numbers from %d on", v.ID, hello.Serial+1)
+		}
+	}
+	theirs.Close()
+	if err := <-failed; err == nil {
+		t.Error("it was handed over to nobody")
+	}
+}
+
 // What becomes of the sessions of a server that the new process's file no longer
 // has, or has set down, is what a reload would make of them.
 func TestHandOverFollowsOnState(t *testing.T) {
