@@ -6,7 +6,7 @@
 // what that means; [Place.Wake] is how the waiter gets to know it.
 //
 // Units: priorities are 0, the most important, to conf.Priorities-1. Every
-// operation takes constant time and allocates nothing.
+// operation takes constant time, but for [Queue.Return], and allocates nothing.
 //
 // Errors: there are none. A priority out of range, and a place that is pushed while
 // it is in a queue, panic.

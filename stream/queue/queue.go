@@ -11,6 +11,7 @@ type Queue struct {
 	lists [conf.Priorities]list
 	busy  uint32 // bit p is set if the list of priority p has somebody
 	n     int
+	last  uint64 // number of who came last
 }
 
 // list is the line of one priority.
@@ -26,6 +27,7 @@ type Place struct {
 	in         *Queue // nil = in none
 	prev, next *Place
 	priority   int
+	number     uint64 // in the order of coming
 }
 
 // In reports whether the place is in a line.
@@ -43,6 +45,8 @@ func (q *Queue) First() (priority int, ok bool) {
 // Push puts p behind the others of its priority.
 func (q *Queue) Push(p *Place, priority int) {
 	l := q.take(p, priority)
+	q.last++
+	p.number = q.last
 	p.prev, p.next = l.last, nil
 	if l.last == nil {
 		l.first = p
@@ -52,17 +56,35 @@ func (q *Queue) Push(p *Place, priority int) {
 	l.last = p
 }
 
-// PushFront puts p before the others of its priority: one whose turn had come, and
-// who could not use it.
-func (q *Queue) PushFront(p *Place, priority int) {
-	l := q.take(p, priority)
+// Return puts p back to where it stood before it was taken out: one whose turn had
+// come, and who could not use it. It takes as long as there are others before it.
+func (q *Queue) Return(p *Place) {
+	l := q.take(p, p.priority)
 	p.prev, p.next = nil, l.first
-	if l.first == nil {
+	for p.next != nil && p.next.number < p.number {
+		p.prev, p.next = p.next, p.next.next
+	}
+	if p.prev == nil {
+		l.first = p
+	} else {
+		p.prev.next = p
+	}
+	if p.next == nil {
 		l.last = p
 	} else {
-		l.first.prev = p
+		p.next.prev = p
 	}
-	l.first = p
+}
+
+// Behind returns whose turn is next after p, which is in the line, or nil.
+func (q *Queue) Behind(p *Place) *Place {
+	if p.next != nil {
+		return p.next
+	}
+	if rest := q.busy &^ (1<<(p.priority+1) - 1); rest != 0 {
+		return q.lists[bits.TrailingZeros32(rest)].first
+	}
+	return nil
 }
 
 // take counts p in and returns the list that it goes to.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -21,9 +22,20 @@ func TestOrder(t *testing.T) {
 	if got := q.Pop(); got != &b || b.In() {
 		t.Fatal("the first one of the lowest number is not popped")
 	}
-	q.PushFront(&b, 1) // could not use it
-	q.PushFront(&e, 3)
-	for i, want := range []*Place{&b, &d, &e, &a, &c} {
+	q.Push(&e, 3)
+	for _, p := range []*Place{&c, &e, &a, &b} { // could not use it
+		q.Remove(p)
+		q.Return(p)
+	}
+	for i, p := range []*Place{&b, &d, &a, &c} {
+		if want := []*Place{&d, &a, &c, &e}[i]; q.Behind(p) != want {
+			t.Errorf("the wrong one is behind number %d", i)
+		}
+	}
+	if q.Behind(&e) != nil {
+		t.Error("somebody is behind the last")
+	}
+	for i, want := range []*Place{&b, &d, &a, &c, &e} {
 		if got := q.Pop(); got != want {
 			t.Errorf("the wrong one is popped as number %d", i)
 		}
@@ -108,9 +120,12 @@ func TestAgainstSlices(t *testing.T) {
 		case op == 2:
 			q.Push(p, priority)
 			lines[priority] = append(lines[priority], p)
+		case p.number == 0: // it has not been there yet
 		default:
-			q.PushFront(p, priority)
-			lines[priority] = slices.Insert(lines[priority], 0, p)
+			i := p.priority
+			q.Return(p)
+			lines[i] = append(lines[i], p)
+			slices.SortStableFunc(lines[i], func(a, b *Place) int { return cmp.Compare(a.number, b.number) })
 		}
 		n := 0
 		for _, l := range lines {
@@ -127,8 +142,10 @@ func TestNothingIsAllocated(t *testing.T) {
 	var a, b Place
 	n := testing.AllocsPerRun(1000, func() {
 		q.Push(&a, 2)
-		q.PushFront(&b, 2)
+		q.Push(&b, 2)
 		q.Remove(&a)
+		q.Return(&a)
+		q.Pop()
 		q.Pop()
 	})
 	if n != 0 {

@@ -186,7 +186,7 @@ func (g *Group) waitLocked(a *Attempts, otherwise Denial) {
 	case q == nil:
 		a.Denial = otherwise
 	case a.recalled:
-		g.waiting.PushFront(&a.place, a.Priority)
+		g.waiting.Return(&a.place)
 		a.Denial = Waits
 	case g.waiting.Len() >= q.Max:
 		a.Denial = QueueIsFull
@@ -228,6 +228,26 @@ func (g *Group) callLocked(most int) {
 		g.called++
 		g.waiting.Pop().Wake()
 	}
+}
+
+// callNextLocked has another session pick instead of one that was called and found
+// nobody, if there still is room: it has tried whoever has it. The one behind it is
+// next, or the first if it waits no longer.
+func (g *Group) callNextLocked(a *Attempts, now clock.Time) {
+	if g.roomLocked(g.called+1, now) <= g.called {
+		return
+	}
+	if !a.place.In() {
+		g.callLocked(1)
+		return
+	}
+	next := g.waiting.Behind(&a.place)
+	if next == nil || g.shape.Load().bounds.limited(int(g.conns.Load())+g.called) {
+		return
+	}
+	g.waiting.Remove(next)
+	g.called++
+	next.Wake()
 }
 
 // callToRefuseLocked has all that wait pick, and so hear that the circuit breaker

@@ -204,6 +204,33 @@ func TestQueueBeginsAtPrimaries(t *testing.T) {
 	})
 }
 
+// Room that the first in line can't use is for those behind it.
+func TestQueuePassesByWhoHasTried(t *testing.T) {
+	c := newCrowd(t, func(u *conf.Upstream) {
+		withQueue(9, 1)(u)
+		u.Servers[0].MaxFails, u.Servers[1].MaxFails = 0, 0
+	})
+	a := c.guest("a", 1).pick().has()
+	c.guest("b", 1).pick().has()
+	first := c.guest("first", 1).pick().wants(Waits)
+	a.end(NoNeed)
+	c.wantWoken("first")
+	first.pick().has().fail()
+	first.pick().wants(Waits) // for b's server
+	second, third := c.guest("second", 1).pick().wants(Waits), c.guest("third", 2).pick().wants(Waits)
+	c.MoveQueue(c.now.Now())
+	c.wantWoken("first")
+	first.pick().wants(Waits)
+	c.wantWoken("second")
+	second.pick().has().end(NoNeed)
+	c.wantWoken("first")
+	first.pick().wants(Waits)
+	c.wantWoken("third")
+	third.pick().has()
+	c.MoveQueue(c.now.Now())
+	c.wantWoken()
+}
+
 // The key of a session that waited decides, as if all had been full only now.
 func TestQueueKeepsToKey(t *testing.T) {
 	for _, method := range []string{conf.Hash, conf.IPHash, conf.Maglev} {

@@ -285,7 +285,8 @@ func (g *Group) Pick(a *Attempts, now clock.Time) *Peer { return g.pick(a, now, 
 func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 	a.selection.Key = a.Key
 	g.mu.Lock()
-	if sh := g.shape.Load(); sh != a.shape || a.called {
+	called := a.called
+	if sh := g.shape.Load(); sh != a.shape || called {
 		a.aim(sh) // the configuration has changed since the last pick, or the session has waited
 	}
 	var p *Peer
@@ -296,6 +297,9 @@ func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 			g.pending++
 		} else {
 			g.turnedAwayLocked(a, balance.Seconds(now.Seconds()))
+			if called {
+				g.callNextLocked(a, now)
+			}
 		}
 	}
 	g.mu.Unlock()
