@@ -76,7 +76,11 @@ func (w *Worker) refuse(s *session, r stats.CloseReason) {
 // speak has a refused client hear it, and then waits for its end of input.
 func (w *Worker) speak(s *session) {
 	h, f, words := &s.half[down], &s.flow[down], s.listener.words[s.reason]
-	for !h.shut {
+	for rounds := 0; !h.shut; rounds++ {
+		if rounds == roundsPerTurn { // of those who only ever ask for encryption
+			w.putOff(s)
+			return
+		}
 		used, reply, done := words.Next(f.rest())
 		if len(reply) > 0 {
 			if n, errno := sys.Send(h.fd, reply, false); errno != 0 || n < len(reply) {

@@ -287,7 +287,9 @@ func (w *Worker) onReady(s *session, d side, events uint32) {
 			w.connect(s)
 		}
 	case refusing:
-		w.speak(s)
+		if !s.putOff {
+			w.speak(s)
+		}
 	case connecting:
 		// The client's events wait: a client that leaves now does not cancel
 		// the attempt, as in nginx.

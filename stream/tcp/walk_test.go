@@ -122,6 +122,38 @@ func TestRefusalIsNotForEver(t *testing.T) {
 	h.wantClosed(stats.QueueFull)
 }
 
+// A client that asks for encryption again and again, and never for a session, holds up
+// nobody.
+func TestRefusalTakesTurns(t *testing.T) {
+	h := newHarness(t, setup{edit: func(l *conf.Listener, u *conf.Upstream) {
+		queueOf(1)(l, u)
+		l.Profile = conf.ProfilePostgres
+	}})
+	h.dial()
+	h.queue()
+	c := h.client()
+	c.Write(bytes.Repeat([]byte{0, 0, 0, 8, 4, 210, 22, 47}, 200))
+	for end := time.Now().Add(10 * time.Second); outQueue(t, c) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it has not come")
+		}
+	}
+	waiting := h.last()
+	for before := uint64(0); before < 200; {
+		h.w.Loop.Turn(time.Second)
+		s := h.last()
+		if s == waiting {
+			continue
+		}
+		if n := s.flow[up].sent - before; n > roundsPerTurn {
+			t.Fatalf("%d answers in one turn", n)
+		}
+		before = s.flow[up].sent
+	}
+	h.clock.Advance(refusalPatience + time.Millisecond)
+	h.wantClosed(stats.QueueFull)
+}
+
 func TestBackoff(t *testing.T) {
 	h := newHarness(t, setup{peers: -1, extra: []conf.Server{refused(t), refused(t), refused(t), refused(t)}, edit: func(l *conf.Listener, _ *conf.Upstream) {
 		l.NextUpstream.Backoff = time.Minute
