@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/weirlb/weir/conf"
-	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/internal/port"
 )
 
 // Listener is an open place of the control API.
@@ -28,7 +28,7 @@ type Listener struct {
 	token  *token      // nil = none is asked for
 
 	takenOver bool   // another process listens there as yet
-	ownPort   bool   // the listener that it replaces has the port, maybe at another address
+	ownPort   bool   // the listener that it replaces has the address, or a part of it
 	aside     string // path of a unix socket that is not published; "" = it is
 }
 
@@ -94,7 +94,7 @@ func (l *Listener) open() error {
 
 func (l *Listener) openTCP(shared bool) (err error) {
 	ip, _ := l.conf.Listen.IP()
-	l.socket, err = sys.ListenTCP(netip.AddrPortFrom(ip, l.conf.Listen.Port), shared)
+	l.socket, err = port.Listen(netip.AddrPortFrom(ip, l.conf.Listen.Port), shared)
 	return err
 }
 

@@ -160,7 +160,7 @@ func (s *Server) Prepare(c *conf.Admin) (*Change, error) {
 	change := &Change{server: s, next: *c, undo: func() {}}
 	if s.here == nil || s.here.conf.Listen != c.Listen {
 		var err error
-		ownPort := s.here != nil && !c.Listen.IsUnix() && s.here.conf.Listen.Port == c.Listen.Port
+		ownPort := s.here != nil && s.here.conf.Listen.Overlaps(c.Listen)
 		if change.opened, err = open(c, Listener{ownPort: ownPort}); err != nil {
 			return nil, err
 		}

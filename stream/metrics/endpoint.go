@@ -138,7 +138,7 @@ func (e *Endpoint) prepare(addr conf.Address, takenOver bool) (*Move, error) {
 	if addr.IsZero() {
 		return m, nil
 	}
-	ln, err := listen(addr, takenOver || e.door != nil && e.door.addr.Port == addr.Port)
+	ln, err := listen(addr, takenOver || e.door != nil && e.door.addr.Overlaps(addr))
 	if err != nil {
 		e.Failed()
 		return nil, err

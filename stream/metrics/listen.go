@@ -7,22 +7,22 @@ import (
 	"sync"
 
 	"github.com/weirlb/weir/conf"
-	"github.com/weirlb/weir/stream/internal/sys"
+	"github.com/weirlb/weir/stream/internal/port"
 )
 
 // maxConns bounds the connections to the endpoint: descriptors that are set
 // aside for all that is not a session are few. More wait in the kernel.
 const maxConns = 12
 
-// listen opens the endpoint's socket. ownPort says that the endpoint, or the one
-// of the process that is taken over from, has the port already: for as long as it
-// moves, maybe to another address of the machine.
+// listen opens the endpoint's socket. ownPort says that the endpoint, which moves, or
+// the one of the process that is taken over from, has the address already, or a part
+// of it.
 func listen(a conf.Address, ownPort bool) (net.Listener, error) {
 	ip, ok := a.IP()
 	if !ok {
 		return nil, fmt.Errorf("metrics: listen on %s: not an IP address", a)
 	}
-	ln, err := sys.ListenTCP(netip.AddrPortFrom(ip, a.Port), ownPort)
+	ln, err := port.Listen(netip.AddrPortFrom(ip, a.Port), ownPort)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
