@@ -128,7 +128,11 @@ func replace(path string, content []byte) (err error) {
 	if _, err = tmp.Write(content); err != nil {
 		return err
 	}
-	if old, now := owner(info), [2]int{os.Geteuid(), os.Getegid()}; old != now {
+	made, err := tmp.Stat()
+	if err != nil {
+		return err
+	}
+	if old := owner(info); old != owner(made) {
 		if err = tmp.Chown(old[0], old[1]); err != nil {
 			return err
 		}
