@@ -117,7 +117,11 @@ func (w *Worker) onHedge(s *session, events uint32) {
 	}
 	if events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		if errno := sys.SocketError(h.fd); errno != 0 {
-			w.failHedge(s, errno, stood(errno))
+			if stood(errno) { // it is no failure, and nothing was asked there: the first goes on
+				w.endHedge(s, upstream.Abandoned, decisions.NoFailure)
+				return
+			}
+			w.failHedge(s, errno, false)
 			return
 		}
 	}
@@ -151,11 +155,11 @@ func (w *Worker) ofFormer(s *session, d side) bool {
 	return s.extras != nil && d == up && s.extras.hedge.turn == w.Loop.Stats.Turns.Load()
 }
 
-// failHedge settles a second attempt that has failed. The first goes on. blameless
-// says that the peer is not to blame: it stood, or this machine lacks something.
-func (w *Worker) failHedge(s *session, errno unix.Errno, blameless bool) {
+// failHedge settles a second attempt that has failed. The first goes on. local says
+// that this machine lacks something, and the peer is not to blame.
+func (w *Worker) failHedge(s *session, errno unix.Errno, local bool) {
 	o := upstream.Failed
-	if blameless || errno == unix.EADDRNOTAVAIL {
+	if local || errno == unix.EADDRNOTAVAIL {
 		o = upstream.Abandoned
 	}
 	w.stats.UpstreamFailures.Add(1)

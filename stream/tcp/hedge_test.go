@@ -81,6 +81,9 @@ func TestHedgeIsReset(t *testing.T) {
 	if s.phase != connecting || s.hasHedge() {
 		t.Errorf("it is %s", s.phase)
 	}
+	if n := h.stats.UpstreamFailures.Load(); n != 0 {
+		t.Errorf("%d failures are counted", n)
+	}
 	h.wantNoFails()
 }
 
