@@ -38,6 +38,34 @@ func TestOneAddressBesideTheWildcard(t *testing.T) {
 	}
 }
 
+// A listener that has gone leaves its clients what they have, though another one
+// gets a part of its address.
+func TestOneAddressBesideAWildcardThatHasGone(t *testing.T) {
+	one := freePort(t)
+	server := serveUDP(t, func(string) string { return "all" })
+	cfg := udpConfig(func(l *conf.Listener) { l.Listen = []conf.Address{at("0.0.0.0", one)} }, server)
+	s := mustStart(t, &cfg)
+	c, err := net.Dial("udp", at("127.0.0.2", one).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ask := func() {
+		t.Helper()
+		c.SetDeadline(time.Now().Add(5 * time.Second))
+		c.Write([]byte("?"))
+		if _, err := c.Read(make([]byte, 9)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask()
+	mustReload(t, s, reloadConfig(freePort(t), named(t, "tcp")))
+	ask()
+	next := udpConfig(func(l *conf.Listener) { l.Listen = []conf.Address{one} }, server)
+	mustReload(t, s, &next)
+	ask()
+}
+
 func TestReloadBetweenOneAddressAndTheWildcard(t *testing.T) {
 	one := freePort(t)
 	all := at("0.0.0.0", one)

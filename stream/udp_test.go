@@ -244,6 +244,11 @@ func TestDatagramsLeaveARemovedUpstream(t *testing.T) {
 		if change.Affected != 1 || change.Ended != ended {
 			t.Errorf("the change is %+v, want %d ended", change, ended)
 		}
+		// With its listener gone too, a session has nowhere to go.
+		mustReload(t, s, reloadConfig(freePort(t), name("tcp")))
+		if got := ask(); got != want {
+			t.Errorf("%s answered without a listener, want %s", got, want)
+		}
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		s.Stop(now) // it does not wait for the idle session

@@ -56,7 +56,8 @@ func (w *Worker) session(k key) *session {
 		return w.open(k)
 	}
 	// What it has in the batch at hand goes to one peer.
-	if s.first < 0 && (s.refused || s.peer.IsForsaken()) {
+	forsaken := s.peer.IsForsaken() && !w.sockets[k.socket].leaving // else there is nowhere to go
+	if s.first < 0 && (s.refused || forsaken) {
 		w.end(s)
 		return w.open(k)
 	}

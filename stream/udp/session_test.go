@@ -530,6 +530,31 @@ func TestRoomIsMadeAcrossReloads(t *testing.T) {
 	}
 }
 
+// The sessions of listeners that become one again are counted once.
+func TestSessionsAreCountedOnceAcrossReloads(t *testing.T) {
+	peer := socketOn(t, "127.0.0.1")
+	h := newHarness(t, setup{}, addrOf(peer))
+	h.send(h.client(), "first")
+	h.receive(peer)
+	one := h.w.sockets[0].fd
+	two, _, err := h.listener.Listen(conf.Address{Host: "127.0.0.1"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.w.Serve(h.listener, conf.Address{Host: "127.0.0.1"}, two)
+	for range 2 { // apart, and together
+		a, b := *h.listener, *h.listener
+		h.w.Swap(one, &a)
+		h.w.Swap(two, &b)
+		c := *h.listener
+		h.w.Swap(one, &c)
+		h.w.Swap(two, &c)
+	}
+	if n := h.w.sockets[0].book.sessions(); n != 1 {
+		t.Errorf("%d sessions are counted, want 1", n)
+	}
+}
+
 // Resting sockets do not pile up under a listener's max_sessions, nor over
 // reloads.
 func TestRestingSocketsAreBounded(t *testing.T) {

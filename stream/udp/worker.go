@@ -193,11 +193,11 @@ func (w *Worker) Unserve(fd int32, elsewhere bool) {
 	w.leaving = true
 }
 
-// Recall has the sockets that are leaving get no more datagrams: others are to
-// listen on their address again, or on a part of it. It runs on the loop's thread.
+// Recall has the sockets that are leaving get no more datagrams, if others are to
+// listen on all of their address again. It runs on the loop's thread.
 func (w *Worker) Recall(bound conf.Address) {
 	for i := range w.sockets {
-		if s := &w.sockets[i]; s.leaving && s.fd >= 0 && s.bound.Overlaps(bound) {
+		if s := &w.sockets[i]; s.leaving && s.fd >= 0 && bound.Covers(s.bound) {
 			w.leaveAddress(s.fd)
 		}
 	}
@@ -250,8 +250,12 @@ func (w *Worker) closeLeaving() {
 func (w *Worker) Swap(fd int32, l *Listener) {
 	if i := w.socketOf(fd); i >= 0 {
 		was, is := w.sockets[i].book, w.bookOf(l)
-		if was != is && !slices.Contains(is.former, was) {
-			is.former = append(append(is.former, was), was.former...)
+		if was != is {
+			for _, b := range slices.Concat(was.former, []*book{was}) {
+				if !slices.Contains(is.former, b) {
+					is.former = append(is.former, b)
+				}
+			}
 		}
 		w.sockets[i].book = is
 	}
