@@ -195,14 +195,14 @@ func (b *binding) swap(w *worker) {
 	}
 }
 
-// setCongestion sets what accepted connections inherit. It is not set to what it
-// is: the socket would no longer follow the system's.
+// setCongestion sets what accepted connections inherit. Where the configuration names
+// none it is not set to what it is: the socket would no longer follow the system's.
 func (b *binding) setCongestion() error {
 	if b.congestion == "" || b.bound.IsUnix() {
 		return nil
 	}
 	for _, fd := range b.fds {
-		if is, err := congestionOf(fd); err == nil && is == b.congestion {
+		if is, err := congestionOf(fd); err == nil && is == b.congestion && b.tcp.Congestion == "" {
 			continue
 		}
 		if errno := sys.SetCongestion(fd, b.congestion); errno != 0 {

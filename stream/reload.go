@@ -216,8 +216,9 @@ func (s *Server) openBindings(t *transition) error {
 	return nil
 }
 
-// recall has the sockets that workers still have on a UDP address, or a part of
-// it, for sessions that have outlived their listener get no more datagrams.
+// recall has the sockets that workers still have on a UDP address, or on a part of
+// it, for sessions that have outlived their listener get no more datagrams. Those of
+// a wildcard of which the address is a part do: from clients of the other addresses.
 func (s *Server) recall(a conf.Address) {
 	s.each(append(slices.Clone(s.workers), s.leaving...), func(w *worker) { w.udp.Recall(a) })
 }
@@ -405,7 +406,9 @@ func (s *Server) compareListeners(t *transition, workers int) error {
 			if was == nil {
 				if in := s.estate.take(b.place); in != nil {
 					b.bound, b.inherited, b.steered, b.kept = in.bound, in.fds, in.steered, in.kept
-					b.activated, b.congestion = s.estate.conn == nil, congestion[i]
+					if b.activated = s.estate.conn == nil; !b.activated || c.Congestion != "" {
+						b.congestion = congestion[i]
+					}
 					b.lent = !b.activated
 				}
 				t.opened = append(t.opened, &b)
