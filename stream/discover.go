@@ -77,12 +77,23 @@ func (s *Server) rediscoverLocked(u *conf.Upstream, g *upstream.Group) error {
 		return fmt.Errorf("plan: %w", err)
 	}
 	if len(plan.Added)+len(plan.Removed)+len(plan.Changed) == 0 {
+		s.disown(g)
 		return nil
 	}
 	g.Update(plan) // what has changed was logged by the directory
 	s.removed(g, plan.Removed)
+	s.disown(g)
 	s.probe()
+	s.events.nudge() // the group may need ticks now
 	return nil
+}
+
+// disown sees to the sessions that an upgrade has brought with peers that their group
+// has not got, if all of its peers were known when it was last made out.
+func (s *Server) disown(g *upstream.Group) {
+	if s.directory.Complete(g.Name) {
+		s.removed(g, g.Disown())
+	}
 }
 
 // removed sees to the sessions of peers that are no longer in their group.

@@ -399,17 +399,9 @@ func (s *Server) takeOver(t *transition) error {
 // dismissAdopted ends sessions that have come with peers that are not in the
 // configuration or that nobody shall use, as a reload would.
 func (s *Server) dismissAdopted() {
-	unanswered := map[string]bool{}
-	for _, src := range s.directory.Sources() {
-		if src.AnsweredAt.IsZero() {
-			unanswered[src.Upstream] = true // who knows what its peers are
-		}
-	}
 	now := clock.Now()
 	for _, g := range s.groups {
-		if !unanswered[g.Name] {
-			s.removed(g, g.Orphans())
-		}
+		s.disown(g)
 		for _, p := range g.Snapshot(nil, now) {
 			if admin := p.Axes[upstream.AxisAdmin].Value; admin != balance.Up.String() {
 				t := upstream.Transition{At: now, Axis: upstream.AxisAdmin, To: admin}

@@ -48,10 +48,16 @@ type Directory struct {
 	tasks sync.WaitGroup
 
 	mu      sync.Mutex
-	sources map[key]*source               // guarded by mu
-	users   map[*source][]string          // guarded by mu: the followed upstreams of each source
-	shown   map[string]map[*source]uint64 // guarded by mu: versions that an upstream's last Expand has seen
-	dirty   map[string]bool               // guarded by mu: upstreams that Changed is to be called for
+	sources map[key]*source      // guarded by mu
+	users   map[*source][]string // guarded by mu: the followed upstreams of each source
+	shown   map[string]view      // guarded by mu: what an upstream's last Expand has seen
+	dirty   map[string]bool      // guarded by mu: upstreams that Changed is to be called for
+}
+
+// view is what was known of the sources of an upstream.
+type view struct {
+	versions map[*source]uint64
+	complete bool // each had answered
 }
 
 // New returns a Directory that follows nothing yet.
@@ -66,7 +72,7 @@ func New(opt Options) *Directory {
 		bell:    make(chan struct{}, 1),
 		sources: map[key]*source{},
 		users:   map[*source][]string{},
-		shown:   map[string]map[*source]uint64{},
+		shown:   map[string]view{},
 		dirty:   map[string]bool{},
 	}
 	d.ctx, d.end = context.WithCancel(context.Background())
@@ -94,11 +100,12 @@ func (d *Directory) Expand(ctx context.Context, r *conf.Resolver, u *conf.Upstre
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	versions := map[*source]uint64{}
+	v := view{map[*source]uint64{}, true}
 	out := make([]conf.Server, 0, len(u.Servers))
 	for i, s := range used {
 		if s != nil {
-			versions[s] = s.version
+			v.versions[s] = s.version
+			v.complete = v.complete && !s.answeredAt.IsZero()
 		}
 		switch {
 		case i == len(u.Servers):
@@ -116,8 +123,17 @@ func (d *Directory) Expand(ctx context.Context, r *conf.Resolver, u *conf.Upstre
 			}
 		}
 	}
-	d.shown[u.Name] = versions
+	d.shown[u.Name] = v
 	return out
+}
+
+// Complete reports whether each source of an upstream had answered, ever, when it was
+// last expanded. One without sources is complete.
+func (d *Directory) Complete(upstream string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v, ok := d.shown[upstream]
+	return v.complete || !ok
 }
 
 // static returns a server that names no source. An address that is numeric
@@ -256,7 +272,7 @@ func (d *Directory) Follow(cfg *conf.Config) {
 	// What has changed since the new configuration was expanded.
 	for s, names := range users {
 		for _, name := range names {
-			if s.version != d.shown[name][s] {
+			if s.version != d.shown[name].versions[s] {
 				d.soilLocked(name)
 			}
 		}

@@ -22,18 +22,8 @@ func (g *Group) Ref(p *Peer) handover.PeerRef {
 func (g *Group) Find(r handover.PeerRef, workers int) *Peer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var found *Peer
-	for _, p := range slices.Concat(g.Peers(), g.orphans) {
-		if p.Name != r.Name || p.addrString != r.Addr {
-			continue
-		}
-		if p.IsBackup() == r.Backup {
-			return p
-		}
-		found = p
-	}
-	if found != nil {
-		return found
+	if p := peerOf(slices.Concat(g.Peers(), g.orphans), r.Name, r.Addr, r.Backup); p != nil {
+		return p
 	}
 	s := conf.NewServer(conf.Address{Host: r.Addr})
 	s.Name = r.Name
@@ -41,16 +31,39 @@ func (g *Group) Find(r handover.PeerRef, workers int) *Peer {
 	p := newPeer(&s, addr, workers)
 	p.addrString = r.Addr
 	p.removed.Store(true)
-	p.forsaken.Store(g.shape.Load().rules.onState.Removed != conf.Keep)
 	g.orphans = append(g.orphans, p)
 	return p
 }
 
-// Orphans returns the peers that Find has made.
-func (g *Group) Orphans() []*Peer {
+// peerOf returns the peer of that name and address, of the same tier if there are
+// several, or nil.
+func peerOf(peers []*Peer, name, addr string, isBackup bool) (found *Peer) {
+	for _, p := range peers {
+		switch {
+		case p.Name != name || p.addrString != addr:
+		case p.IsBackup() == isBackup:
+			return p
+		default:
+			found = p
+		}
+	}
+	return found
+}
+
+// Disown has the peers that Find has made, and that the group has not got since, be
+// as those that Update removes, and returns them, once. It is for when all of the
+// group's peers are known.
+func (g *Group) Disown() (gone []*Peer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.orphans)
+	for _, p := range g.orphans {
+		if peerOf(g.Peers(), p.Name, p.addrString, p.IsBackup()) == nil {
+			p.remove(&g.shape.Load().rules)
+			gone = append(gone, p)
+		}
+	}
+	g.orphans = nil
+	return gone
 }
 
 // Hold counts a connection on a peer for a session of another process that has
@@ -127,10 +140,7 @@ func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 		}
 		return balance.Seconds(now.Add(-ago).Seconds())
 	}
-	for _, p := range g.Peers() {
-		if p.Name != st.Name || p.addrString != st.Addr || p.IsBackup() != st.Backup || st.Weight < 1 {
-			continue
-		}
+	if p := peerOf(g.Peers(), st.Name, st.Addr, st.Backup); p != nil && st.Weight > 0 {
 		g.importLoadLocked(st, now)
 		b := &p.balance
 		if st.Written == p.configured.weight && st.Weight != b.Weight && st.Weight <= conf.MaxWeight {
@@ -150,7 +160,6 @@ func (g *Group) Import(st *handover.PeerState, now clock.Time) {
 			}
 		}
 		g.importVerdictsLocked(p, st, now)
-		return
 	}
 }
 

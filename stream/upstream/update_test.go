@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -445,11 +446,31 @@ func TestFind(t *testing.T) {
 		}
 		r.Name = "gone"
 		p := g.Find(r, 1)
-		if g.Find(r, 1) != p || !slices.Equal(g.Orphans(), []*Peer{p}) {
-			t.Error("the peer that is gone was made twice")
+		if g.Find(r, 1) != p || !p.IsRemoved() || p.IsForsaken() {
+			t.Error("the peer that is gone was made twice, or is forsaken before all are known")
 		}
-		if !p.IsRemoved() || p.IsForsaken() != (fate != conf.Keep) {
-			t.Errorf("%v: removed %v, forsaken %v", fate, p.IsRemoved(), p.IsForsaken())
+		r.Name = "late"
+		r.Addr = "127.0.0.1:" + strconv.Itoa('l')
+		late := g.Find(r, 1)
+		plan, err := g.Plan(&u, list(nil, "a", "b", "late"), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Update(plan)
+		if gone := g.Disown(); !slices.Equal(gone, []*Peer{p}) {
+			t.Errorf("gone are %v", gone)
+		}
+		if forsaken := fate != conf.Keep; p.IsForsaken() != forsaken || late.IsForsaken() {
+			t.Errorf("%v: forsaken are %v and %v", fate, p.IsForsaken(), late.IsForsaken())
+		}
+		if gone := g.Disown(); gone != nil {
+			t.Errorf("%v are gone again", gone)
+		}
+		st := g.Export(clock.Now())[0]
+		st.Admin, st.Backup = int(balance.Drain), true
+		g.Import(&st, clock.Now())
+		if p := g.Peers()[0]; p.balance.Admin != balance.Drain {
+			t.Error("who was a backup is not known any more")
 		}
 	}
 }
