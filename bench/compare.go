@@ -41,6 +41,9 @@ func compareCommand(args []string) error {
 	if *limit < 0 {
 		return nil
 	}
+	if missing := missingIn(after, before); after.Ended != "" && len(missing) > 0 {
+		return fmt.Errorf("compare: the new run ended early and has no %s", strings.Join(missing, ", "))
+	}
 	worse := slices.DeleteFunc(changes, func(c change) bool { return !c.worseBy(*limit) })
 	if len(worse) > 0 {
 		return fmt.Errorf("compare: %d figures are worse by more than %g %%, the first is %s of %s", len(worse), *limit, worse[0].metric.Name, worse[0].scenario)
@@ -51,12 +54,14 @@ func compareCommand(args []string) error {
 // change is one figure in both reports; either may be without a value.
 type change struct {
 	scenario      string
+	setting       string // contestant, of old and new if they differ
 	metric        metric
 	before, after spread
 }
 
 // compareReports pairs the figures that a product has in at least one of the
-// reports, in the scenarios that are in both.
+// reports, in the scenarios that are in both. Its setting is the one that was best in
+// the old report, if the new one has it: like is compared with like.
 func compareReports(before, after *report, product string) []change {
 	var changes []change
 	for _, sc := range after.Scenarios {
@@ -64,14 +69,30 @@ func compareReports(before, after *report, product string) []change {
 		if old == nil {
 			continue
 		}
+		was, is := old.chosen(product), sc.chosen(product)
+		setting := nameOf(was)
+		if s := sc.series(setting); s != nil && sc.spread(setting, sc.Metrics[0]).ok() {
+			is = s
+		}
+		if is != nil && was != nil && is.Name != was.Name {
+			setting += ", " + is.Name
+		}
 		for _, m := range old.Metrics {
-			c := change{sc.Name, m, old.figure(product, m), sc.figure(product, m)}
+			c := change{sc.Name, setting, m, old.spread(nameOf(was), m), sc.spread(nameOf(is), m)}
 			if c.before.ok() || c.after.ok() {
 				changes = append(changes, c)
 			}
 		}
 	}
 	return changes
+}
+
+// nameOf is a contestant's name, "" for none.
+func nameOf(s *series) string {
+	if s == nil {
+		return ""
+	}
+	return s.Name
 }
 
 // worseBy tells that the new median is worse by more than percent of the old
@@ -95,13 +116,18 @@ func printChanges(w io.Writer, before, after *report, product string, changes []
 	if a, b := before.Machine.describe(), after.Machine.describe(); a != b {
 		fmt.Fprintf(w, "**The machines differ: %s; now %s.**\n", a, b)
 	}
+	for _, r := range []*report{before, after} {
+		if r.Ended != "" {
+			fmt.Fprintf(w, "**The run of %s ended early: %s.**\n", r.Started.Format("2006-01-02 15:04"), r.Ended)
+		}
+	}
 	if before.Seconds != after.Seconds {
 		fmt.Fprintf(w, "**The runs were not equally long: %d s, now %d s.**\n", before.Seconds, after.Seconds)
 	}
 	fmt.Fprintf(w, "`~`: the runs do not tell the two apart (Mann-Whitney U test, 5 %%).\n\n")
-	rows := [][]string{{"scenario", "figure", "old", "new", "new x old"}}
+	rows := [][]string{{"scenario", "setting", "figure", "old", "new", "new x old"}}
 	for _, c := range changes {
-		rows = append(rows, []string{c.scenario, c.metric.Name + " " + c.metric.Unit, formatSpread(c.before), formatSpread(c.after), formatVersus(c.after, c.before)})
+		rows = append(rows, []string{c.scenario, c.setting, c.metric.Name + " " + c.metric.Unit, formatSpread(c.before), formatSpread(c.after), formatVersus(c.after, c.before)})
 	}
 	printTable(w, rows)
 	printOnlyIn(w, "old", before, after)
@@ -109,11 +135,19 @@ func printChanges(w io.Writer, before, after *report, product string, changes []
 }
 
 func printOnlyIn(w io.Writer, name string, r, other *report) {
-	for _, sc := range r.Scenarios {
-		if other.scenario(sc.Name) == nil {
-			fmt.Fprintf(w, "\nOnly in the %s file: %s\n", name, sc.Name)
+	for _, sc := range missingIn(other, r) {
+		fmt.Fprintf(w, "\nOnly in the %s file: %s\n", name, sc)
+	}
+}
+
+// missingIn returns the scenarios of other that the report has not got.
+func missingIn(r, other *report) (names []string) {
+	for _, sc := range other.Scenarios {
+		if r.scenario(sc.Name) == nil {
+			names = append(names, sc.Name)
 		}
 	}
+	return names
 }
 
 func (r *report) describe() string {

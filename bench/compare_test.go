@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,7 +30,7 @@ func TestWorseBy(t *testing.T) {
 		{"gone", rate, []float64{100}, nil, true},
 		{"new", rate, nil, []float64{1}, false},
 	} {
-		c := change{"s", tt.metric, runs(weir, tt.before...).spread("v"), runs(weir, tt.after...).spread("v")}
+		c := change{"s", weir, tt.metric, runs(weir, tt.before...).spread("v"), runs(weir, tt.after...).spread("v")}
 		if got := c.worseBy(10); got != tt.want {
 			t.Errorf("%s: got %v", tt.name, got)
 		}
@@ -46,12 +47,41 @@ func TestPrintChanges(t *testing.T) {
 	var b strings.Builder
 	printChanges(&b, before, after, weir, compareReports(before, after, weir))
 	for _, want := range []string{
-		"| s | v x | 11.0 (10.0..12.0) | 22.0 (20.0..24.0) | 2.00 |",
+		"| s | weir | v x | 11.0 (10.0..12.0) | 22.0 (20.0..24.0) | 2.00 |",
 		"QUICK", "The machines differ", "Only in the old file: old-one", "Only in the new file: new-one",
 	} {
 		if !strings.Contains(squeeze(b.String()), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
+	}
+}
+
+// Which setting is the best is partly chance; like is compared with like.
+func TestSettingsAreCompared(t *testing.T) {
+	rate, cpu := metric{Name: "rate"}, metric{Name: "cpu", Lower: true}
+	two := func(one, other [2]float64) *report {
+		r := oneScenario("s", rate)
+		sc := r.Scenarios[0]
+		sc.Metrics, sc.Contestants = append(sc.Metrics, cpu), nil
+		for name, v := range map[string][2]float64{weir: one, weir + "-2": other} {
+			s := &series{Name: name}
+			for range 4 {
+				s.Samples = append(s.Samples, sample{Values: map[string]float64{"rate": v[0], "cpu": v[1]}})
+			}
+			sc.Contestants = append(sc.Contestants, s)
+		}
+		return r
+	}
+	old := two([2]float64{100, 10}, [2]float64{99, 20})
+	for _, c := range compareReports(old, two([2]float64{99, 10}, [2]float64{100, 20}), weir) {
+		if c.setting != weir || c.worseBy(10) {
+			t.Errorf("%s of %s: %v, then %v", c.metric.Name, c.setting, c.before, c.after)
+		}
+	}
+	lacking := two([2]float64{99, 10}, [2]float64{100, 20})
+	lacking.Scenarios[0].Contestants = slices.DeleteFunc(lacking.Scenarios[0].Contestants, func(s *series) bool { return s.Name == weir })
+	if c := compareReports(old, lacking, weir)[1]; c.setting != "weir, weir-2" || !c.worseBy(10) {
+		t.Errorf("%s: %v, then %v", c.setting, c.before, c.after)
 	}
 }
 
@@ -66,6 +96,11 @@ func TestCompareCommand(t *testing.T) {
 	rate := metric{Name: "v", Unit: "x"}
 	fast, slow := save("fast", oneScenario("s", rate, 100, 100, 100, 100)), save("slow", oneScenario("s", rate, 50, 50, 50, 50))
 	other := save("other", oneScenario("t", rate, 100))
+	both := oneScenario("s", rate, 100, 100, 100, 100)
+	both.Scenarios = append(both.Scenarios, oneScenario("t", rate, 100).Scenarios...)
+	all, early := save("all", both), oneScenario("s", rate, 100, 100, 100, 100)
+	early.Ended = "weir ended during its run"
+	ended := save("ended", early)
 	for _, tt := range []struct {
 		args []string
 		want string // in the error; "" for none
@@ -74,6 +109,9 @@ func TestCompareCommand(t *testing.T) {
 		{[]string{"-fail-above", "60", fast, slow}, ""},
 		{[]string{"-fail-above", "0", slow, fast}, ""},
 		{[]string{"-fail-above", "40", fast, slow}, "1 figures are worse by more than 40 %, the first is v of s"},
+		{[]string{"-fail-above", "10", all, fast}, ""},
+		{[]string{all, ended}, ""},
+		{[]string{"-fail-above", "10", all, ended}, "the new run ended early and has no t"},
 		{[]string{fast}, "want two files"},
 		{[]string{"-product", "envoy", fast, slow}, `no product "envoy"`},
 		{[]string{"-product", "nginx", fast, slow}, "share no figure of nginx"},

@@ -18,7 +18,8 @@
 // With -out a report is saved: every sample as JSON (report.go, with a format
 // number), the tables as Markdown, and two plots as SVG. "bench report FILE.json"
 // makes tables and plots from a saved one again, "bench compare OLD.json NEW.json"
-// tells what changed between two.
+// tells what changed between two, each product in the setting that was its best in
+// the old one.
 //
 // With -before another weir takes part, outside the comparison: what a change does
 // is told in the same rounds, as two reports of this machine differ by more than most
