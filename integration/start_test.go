@@ -7,6 +7,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/weirlb/weir/integration/dnstest"
 )
 
 // wantStartFailure expects that weir ends with exit code 1 and says why.
@@ -62,19 +66,19 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// A start that waits, here for a reader of the pipe that the access log goes
-// to, can be called off.
+// A start that waits, here for a name server, can be called off.
 func TestStartCanBeInterrupted(t *testing.T) {
 	t.Parallel()
-	path := tempDir(t) + "/fifo"
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
+	zone := dnstest.Start(t)
+	zone.SetSilent(true)
+	p := launch(t, where{}, strings.Replace(discovered, "300ms", "1m", 1), vars{"dns": zone.Addr(), "name": "db.weir.test:5432", "kind": "resolve", "more": ""})
+	eventually(t, 5*time.Second, "the name server is asked", func() bool { return zone.Questions("db.weir.test", dns.TypeA) > 0 })
+	if p.exited() {
+		t.Fatal("weir has not waited")
 	}
-	p := launch(t, where{}, oneServer, vars{"server": "127.0.0.1:9", "access": path})
-	time.Sleep(300 * time.Millisecond) // weir either waits by now, or runs without waiting
 	p.ended = true
 	p.signal(syscall.SIGTERM)
-	eventually(t, 3*time.Second, "weir ends on SIGTERM", p.exited)
+	eventually(t, 5*time.Second, "weir ends on SIGTERM", p.exited)
 }
 
 func TestConfigurationFileIsMissing(t *testing.T) {
