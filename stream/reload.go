@@ -535,8 +535,7 @@ func (s *Server) commit(t *transition) {
 	s.each(t.retired, (*worker).retire)
 	for _, g := range s.groups {
 		if !slices.Contains(t.groups, g) { // no session begins with it any more
-			g.Disband()
-			s.removed(g, g.Peers())
+			s.removed(g, g.Disband())
 		}
 	}
 	if t.newLog {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream"
+	"github.com/weirlb/weir/stream/stats"
 )
 
 // named serves connections with its name, a line, and then echoes.
@@ -526,5 +527,50 @@ func TestLeavingWorkerTriesNewPeer(t *testing.T) {
 		if got := line(t, c); got != "new" {
 			t.Errorf("got %q, want the new peer", got)
 		}
+	}
+}
+
+// Whoever waits for a server of an upstream that a reload takes away gets none of it:
+// not the room that its sessions leave behind.
+func TestReloadEmptiesQueueOfUpstreamThatGoes(t *testing.T) {
+	at := freePort(t)
+	var sessions atomic.Int64
+	server := serve(t, func(c net.Conn) {
+		defer c.Close()
+		sessions.Add(1)
+		fmt.Fprintln(c, "a")
+		io.Copy(c, c)
+	})
+	config := func(name string, server conf.Address) *conf.Config {
+		cfg := reloadConfig(at, server)
+		u := &cfg.Upstreams[0]
+		u.Name, cfg.Listeners[0].Upstream = name, name
+		u.Servers[0].MaxConns, u.OnState.Removed = 1, conf.CloseFate
+		u.Queue = &conf.Queue{Max: 9, Timeout: time.Minute}
+		return cfg
+	}
+	s := mustStart(t, config("u", server))
+	a, _ := dial(t, at.String())
+	defer a.Close()
+	b, err := net.Dial("tcp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	eventually(t, "the second session waits", func() bool { return s.Read().Upstreams[0].Load.Waiting == 1 })
+	mustReload(t, s, config("v", named(t, "b")))
+	if !isReset(a) {
+		t.Error("the session of the server that is gone was not reset")
+	}
+	b.SetDeadline(time.Now().Add(5 * time.Second))
+	if n, err := b.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the session that waited goes on: %d bytes, %v", n, err)
+	}
+	eventually(t, "both have ended", func() bool { return s.Sessions() == 0 })
+	if n := sessions.Load(); n != 1 {
+		t.Errorf("the server that is gone had %d sessions", n)
+	}
+	if n := ended(s, stats.NoPeer); n != 1 {
+		t.Errorf("%d sessions ended as no_peer", n)
 	}
 }

@@ -68,6 +68,8 @@ type bounds struct {
 	circuit *conf.CircuitBreaker
 	limit   *conf.AdaptiveLimit
 	limiter *adaptive.Limiter // nil = no adaptive limit; goes on from shape to shape while its settings are the same
+
+	disbanded bool // nobody is let in
 }
 
 func boundsOf(u *conf.Upstream) bounds {
@@ -152,6 +154,8 @@ func (g *Group) admitLocked(a *Attempts, now clock.Time) bool {
 func (g *Group) obstacleLocked(b *bounds, called bool, now clock.Time) (Denial, bool) {
 	c, conns := b.circuit, int(g.conns.Load())
 	switch {
+	case b.disbanded:
+		return NotEligible, true
 	case c != nil && g.circuit.refuses(c, now):
 		return CircuitIsOpen, true
 	case c != nil && c.MaxSessions > 0 && conns >= c.MaxSessions:
@@ -250,8 +254,8 @@ func (g *Group) callNextLocked(a *Attempts, now clock.Time) {
 	next.Wake()
 }
 
-// callToRefuseLocked has all that wait pick, and so hear that the circuit breaker
-// is open.
+// callToRefuseLocked has all that wait pick, and so hear that they get nobody: the
+// circuit breaker is open, or the group is disbanded.
 func (g *Group) callToRefuseLocked() {
 	for g.waiting.Len() > 0 {
 		g.called++

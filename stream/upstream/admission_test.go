@@ -575,3 +575,31 @@ func TestBeside(t *testing.T) {
 		t.Errorf("load is %+v", l)
 	}
 }
+
+// Nobody is picked from a group that is disbanded: neither who waits, whatever else
+// keeps it there, nor who begins another attempt, nor a hedge.
+func TestDisbandedGroupGivesNobody(t *testing.T) {
+	limit := conf.DefaultAdaptiveLimit(conf.AIMD)
+	limit.Min, limit.Initial, limit.ApplyTo = 2, 2, conf.LimitSessions
+	c := newCrowd(t, func(u *conf.Upstream) {
+		withQueue(9, 9)(u)
+		u.Limit = &limit
+	})
+	a, b := c.guest("a", 1).pick().has().connect(), c.guest("b", 1).pick().has()
+	first, second := c.guest("first", 1).pick().wants(Waits), c.guest("second", 1).pick().wants(Waits)
+	if gone := c.Disband(); len(gone) != 2 || !a.peer.IsRemoved() {
+		t.Errorf("gone are %v", gone)
+	}
+	c.wantWoken("first", "second")
+	first.pick().wants(NotEligible)
+	a.end(NoNeed)
+	second.pick().wants(NotEligible)
+	if p := c.Beside(&b.Attempts, c.now.Now()); p != nil {
+		t.Errorf("a hedge goes to %v", p)
+	}
+	b.fail()
+	b.pick().wants(NotEligible)
+	if l := c.Load(c.now.Now()); l.Sessions+l.Waiting+l.Pending != 0 {
+		t.Errorf("load is %+v", l)
+	}
+}

@@ -60,6 +60,10 @@
 // limits grow and fail_timeout passes without any event, ten times a second. Whoever
 // is called begins its search anew, at the primaries; what it has tried stays tried.
 //
+// From a group that is no longer in the configuration ([Group.Disband]) nobody is
+// picked, whoever asks: neither for those that wait, which are called to hear it, nor
+// for the next attempt of a session.
+//
 // Retries are bounded by circuit_breaker.max_retries ([Group.Again]), second
 // attempts beside a slow one ([Group.Beside]) by the caller.
 //

@@ -143,13 +143,22 @@ func (g *Group) Update(plan *Plan) {
 }
 
 // Disband has the peers of a group that is no longer in the configuration be as
-// those that Update removes.
-func (g *Group) Disband() {
+// those that Update removes, and returns them. Nobody is picked any more, and whoever
+// waits hears so. The rest of the configuration holds for the sessions that run on.
+func (g *Group) Disband() (gone []*Peer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, p := range g.Peers() {
-		p.remove(&g.shape.Load().rules)
+	g.settleLocked()
+	gone = g.Peers()
+	was := g.shape.Load()
+	for _, p := range gone {
+		p.remove(&was.rules)
 	}
+	is := &shape{balance: was.balance, congestion: was.congestion, rules: was.rules, bounds: was.bounds}
+	is.bounds.disbanded = true
+	g.shape.Store(is)
+	g.callToRefuseLocked()
+	return gone
 }
 
 // remove notes that the peer is no longer in the configuration.
