@@ -367,6 +367,7 @@ func (g *Group) Beside(a *Attempts, now clock.Time) *Peer {
 	p := g.takeLocked(a, balance.Millis(now.Millis()), nil)
 	if p != nil {
 		g.pending++
+		g.picked = max(g.picked, now)
 		a.tried = append(a.tried, p)
 	}
 	return p

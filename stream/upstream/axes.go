@@ -102,7 +102,8 @@ func (t *transitions) list() []Transition {
 }
 
 // Event tells whoever watches a group of a transition, or of something that
-// concerns the group as a whole.
+// concerns the group as a whole. At is not before the last pick: sessions that were
+// picked later had the new state before them.
 type Event struct {
 	Group *Group
 	Peer  *Peer // nil = the group as a whole
@@ -140,14 +141,15 @@ func (g *Group) tell(e Event) {
 	}
 }
 
-// turnLocked notes a peer's place on an axis. Whatever but time makes a peer
-// eligible or not turns one. Preconditions: mu is held.
+// turnLocked notes a peer's place on an axis, not earlier than the last pick.
+// Whatever but time makes a peer eligible or not turns one. Preconditions: mu is held.
 func (g *Group) turnLocked(p *Peer, a Axis, value, cause string, now clock.Time) {
 	was := &p.axes[a]
 	if was.Value == value {
 		return
 	}
 	g.settleLocked()
+	now = max(now, g.picked) // whoever has read the clock may have waited for mu
 	t := Transition{At: now, Axis: a, From: was.Value, To: value, Cause: cause}
 	*was = AxisState{value, now, cause}
 	if a == AxisCapacity {
@@ -274,6 +276,7 @@ type verdicts struct {
 // on an axis, and looks at all peers. Preconditions: mu is held.
 func (g *Group) judgeLocked(now clock.Time) {
 	sh := g.shape.Load()
+	now = max(now, g.picked) // as in turnLocked
 	g.electLocked(sh, now)
 	known, well := 0, 0
 	for _, tier := range sh.peers {

@@ -632,3 +632,44 @@ func TestForecastOfTheOnlyPeerChangesNothing(t *testing.T) {
 		t.Errorf("it was\n%+v\nand is\n%+v", before, after)
 	}
 }
+
+// Who is told of a verdict ends the sessions that were picked until then. One that
+// was picked while the verdict waited for its turn is one of these.
+func TestVerdictIsNotBeforeLastPick(t *testing.T) {
+	tr := newTrial(t, 2, func(u *conf.Upstream) {
+		u.Checks = []conf.HealthCheck{checked(conf.Primary)}
+		u.PanicThreshold = 0.9
+	})
+	tr.judge("a", Healthy, IsPrimary)
+	tr.judge("b", Healthy, IsPrimary)
+	var told []Event
+	tr.Watch(func(e Event) { told = append(told, e) })
+	pick := func() (before, picked clock.Time) {
+		before = tr.now.Now()
+		tr.now.Advance(time.Millisecond)
+		picked = tr.now.Now()
+		var a Attempts
+		tr.Begin(&a, Limits{}, picked)
+		if tr.Pick(&a, picked) == nil || tr.Beside(&a, picked.Add(time.Microsecond)) == nil {
+			t.Fatal("nobody was picked")
+		}
+		return before, picked.Add(time.Microsecond) // of the hedge
+	}
+	a := tr.peers["a"]
+	for _, do := range []func(before clock.Time){
+		func(before clock.Time) { tr.Judge(a, Verdict{Unhealthy, IsPrimary, "test"}, before) }, // a panic begins
+		func(before clock.Time) { tr.Judge(a, Verdict{Healthy, IsPrimary, "test"}, before) },   // and ends
+		func(before clock.Time) { tr.SetAdmin(a, balance.Drain, "test", before) },
+	} {
+		told = nil
+		before, picked := pick()
+		if do(before); len(told) == 0 {
+			t.Fatal("nothing was told")
+		}
+		for _, e := range told {
+			if e.At < picked {
+				t.Errorf("%s %s, alarm %d: the event is %v before the last pick", e.Axis, e.To, e.Alarm, picked.Sub(e.At))
+			}
+		}
+	}
+}

@@ -42,6 +42,7 @@ type Group struct {
 	mu        sync.Mutex     // guards the peers' balance and axes, and what the methods keep
 	orphans   []*Peer        // guarded by mu: of an earlier process's sessions, not in the configuration
 	coldUntil balance.Millis // guarded by mu: the end of the last slow start; 0 = no peer is in one
+	picked    clock.Time     // guarded by mu: when the last peer was, at the latest
 	verdicts  verdicts       // guarded by mu
 	outliers  outliers       // guarded by mu
 	waiting   queue.Queue    // guarded by mu: of sessions for a peer
@@ -301,6 +302,9 @@ func (g *Group) pick(a *Attempts, now clock.Time, d *Decision) *Peer {
 				g.callNextLocked(a, now)
 			}
 		}
+	}
+	if p != nil {
+		g.picked = max(g.picked, now)
 	}
 	g.mu.Unlock()
 	if p != nil {
