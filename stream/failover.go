@@ -83,7 +83,7 @@ func (s *Server) govern() {
 }
 
 // tick lets outlier detection and queues look at the time, and reports whether
-// any group has one of them.
+// any group needs that again.
 func (s *Server) tick() (needed bool) {
 	s.reading.RLock()
 	groups := s.groups
@@ -93,9 +93,8 @@ func (s *Server) tick() (needed bool) {
 			needed = true
 			g.Tick(clock.Now())
 		}
-		if g.HasQueue() {
+		if g.MoveQueue(clock.Now()) {
 			needed = true
-			g.MoveQueue(clock.Now())
 		}
 	}
 	return needed

@@ -64,16 +64,21 @@ func (a *Attempts) wakes() bool { return a.place.Wake != nil }
 
 // bounds are what a configuration says of the load: immutable.
 type bounds struct {
-	queue   *conf.Queue
+	queue   *conf.Queue // nil = nobody new may wait
 	circuit *conf.CircuitBreaker
 	limit   *conf.AdaptiveLimit
 	limiter *adaptive.Limiter // nil = no adaptive limit; goes on from shape to shape while its settings are the same
 
-	disbanded bool // nobody is let in
+	patience  time.Duration // queue.timeout, also of a queue that is no longer there
+	disbanded bool          // nobody is let in
 }
 
 func boundsOf(u *conf.Upstream) bounds {
-	return bounds{queue: u.Queue, circuit: u.Breaker, limit: u.Limit}
+	b := bounds{queue: u.Queue, circuit: u.Breaker, limit: u.Limit}
+	if u.Queue != nil {
+		b.patience = u.Queue.Timeout
+	}
+	return b
 }
 
 // measures reports whether the adaptive limit follows that latency.
@@ -112,13 +117,8 @@ func (g *Group) Limiter() *adaptive.Limiter { return g.shape.Load().bounds.limit
 func (g *Group) Conns() int { return int(g.conns.Load()) }
 
 // QueueTimeout returns how long a session, or a client's bytes under a limit of
-// turns, may wait; 0 = there is no queue.
-func (g *Group) QueueTimeout() time.Duration {
-	if q := g.shape.Load().bounds.queue; q != nil {
-		return q.Timeout
-	}
-	return 0
-}
+// turns, may wait; 0 = there has been no queue.
+func (g *Group) QueueTimeout() time.Duration { return g.shape.Load().bounds.patience }
 
 // limited reports whether the adaptive limit lets no more sessions in than the
 // peers have.
@@ -164,7 +164,7 @@ func (g *Group) obstacleLocked(b *bounds, called bool, now clock.Time) (Denial, 
 		return TooManyPending, true
 	case b.limited(conns + g.called):
 		return OverLimit, true
-	case !called && g.waiting.Len()+g.called > 0:
+	case !called && b.queue != nil && g.waiting.Len()+g.called > 0:
 		// What is free, or about to be, is for those who came before.
 		return NoQueue, true
 	}
@@ -187,11 +187,11 @@ func (g *Group) foreseeLocked(b *bounds, d Denial) Denial {
 func (g *Group) waitLocked(a *Attempts, otherwise Denial) {
 	q := a.shape.bounds.queue
 	switch {
-	case q == nil:
-		a.Denial = otherwise
 	case a.recalled:
 		g.waiting.Return(&a.place)
 		a.Denial = Waits
+	case q == nil:
+		a.Denial = otherwise
 	case g.waiting.Len() >= q.Max:
 		a.Denial = QueueIsFull
 	default:
@@ -290,16 +290,15 @@ func (g *Group) callAllLocked(now clock.Time) {
 	}
 }
 
-// HasQueue reports whether sessions can wait for a peer.
-func (g *Group) HasQueue() bool { return g.shape.Load().bounds.queue != nil }
-
 // MoveQueue has waiting sessions pick for which there is room that no session has
-// left behind: the adaptive limit has grown, or a peer's fail_timeout is over. It is
-// to be called some times a second while HasQueue.
-func (g *Group) MoveQueue(now clock.Time) {
+// left behind: the adaptive limit has grown, or a peer's fail_timeout is over. It
+// reports whether sessions can wait for a peer, or still do: while that is so it is
+// to be called some times a second.
+func (g *Group) MoveQueue(now clock.Time) (needed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.callAllLocked(now)
+	return g.shape.Load().bounds.queue != nil || g.waiting.Len()+g.called > 0
 }
 
 // Leave takes a session out of the queue that is not going to pick any more. If

@@ -114,6 +114,25 @@ func (c *crowd) wantWoken(names ...string) {
 	c.woken = nil
 }
 
+// update gives the crowd's group another configuration of its two servers.
+func (c *crowd) update(edit func(u *conf.Upstream)) {
+	c.t.Helper()
+	u := conf.NewUpstream("u")
+	for port := range 2 {
+		u.Servers = append(u.Servers, conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(port + 1)}))
+	}
+	edit(&u)
+	peers, err := Resolve(c.t.Context(), &u, 1, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	plan, err := c.Plan(&u, peers, 1)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.Update(plan)
+}
+
 func withQueue(most int, maxConns int) func(u *conf.Upstream) {
 	return func(u *conf.Upstream) {
 		u.Queue = &conf.Queue{Max: most, Timeout: time.Second}
@@ -262,19 +281,10 @@ func TestQueueMovesOn(t *testing.T) {
 			c.SetAdmin(c.Peers()[1], balance.Up, "test", c.now.Now())
 		},
 		"by a configuration": func(c *crowd) {
-			u := conf.NewUpstream("u")
-			u.Servers = []conf.Server{conf.NewServer(conf.Address{Host: "127.0.0.1", Port: 1}), conf.NewServer(conf.Address{Host: "127.0.0.1", Port: 2})}
-			withQueue(9, 2)(&u)
-			u.Servers[1].Down = true
-			peers, err := Resolve(c.t.Context(), &u, 1, nil)
-			if err != nil {
-				c.t.Fatal(err)
-			}
-			plan, err := c.Plan(&u, peers, 1)
-			if err != nil {
-				c.t.Fatal(err)
-			}
-			c.Update(plan)
+			c.update(func(u *conf.Upstream) {
+				withQueue(9, 2)(u)
+				u.Servers[1].Down = true
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -477,27 +487,11 @@ func TestCircuitBreakerTakenAway(t *testing.T) {
 	c := newCrowd(t, breaker(1))
 	c.guest("x", 1).pick().has().fail()
 	c.wantCircuit(CircuitOpen)
-	update := func(edit func(u *conf.Upstream)) {
-		u := conf.NewUpstream("u")
-		for port := range 2 {
-			u.Servers = append(u.Servers, conf.NewServer(conf.Address{Host: "127.0.0.1", Port: uint16(port + 1)}))
-		}
-		edit(&u)
-		peers, err := Resolve(t.Context(), &u, 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := c.Plan(&u, peers, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Update(plan)
-	}
-	update(breaker(2)) // with other settings it stays
+	c.update(breaker(2)) // with other settings it stays
 	c.wantCircuit(CircuitOpen)
-	update(breaker(0, func(b *conf.CircuitBreaker) { b.MaxSessions = 9 }))
+	c.update(breaker(0, func(b *conf.CircuitBreaker) { b.MaxSessions = 9 }))
 	c.wantCircuit(CircuitClosed)
-	update(breaker(1))
+	c.update(breaker(1))
 	c.guest("y", 1).pick().has()
 }
 
@@ -601,5 +595,37 @@ func TestDisbandedGroupGivesNobody(t *testing.T) {
 	b.pick().wants(NotEligible)
 	if l := c.Load(c.now.Now()); l.Sessions+l.Waiting+l.Pending != 0 {
 		t.Errorf("load is %+v", l)
+	}
+}
+
+// Where a reload takes the queue away, those who wait go on waiting for their time,
+// and newcomers, who need not wait any more, are not held up by them.
+func TestQueueTakenAway(t *testing.T) {
+	c := newCrowd(t, withQueue(9, 1))
+	a := c.guest("a", 1).pick().has()
+	c.guest("b", 1).pick().has().fail()
+	first, second := c.guest("first", 1).pick().wants(Waits), c.guest("second", 1).pick().wants(Waits)
+	c.update(func(u *conf.Upstream) {
+		withQueue(9, 1)(u)
+		u.Queue = nil
+	})
+	c.wantWoken()
+	c.guest("early", 1).pick().wants(NoQueue) // the only server that is available is full
+	c.now.Advance(12 * time.Second)           // the other one is again
+	newcomer := c.guest("new", 1).pick().has()
+	if !c.MoveQueue(c.now.Now()) || len(c.woken) > 0 || c.QueueTimeout() != time.Second {
+		t.Errorf("%v are woken, and may wait for %v", c.woken, c.QueueTimeout())
+	}
+	newcomer.connect().end(NoNeed)
+	c.wantWoken("first")
+	c.guest("newer", 1).pick().has()
+	first.pick().wants(Waits)
+	a.end(NoNeed)
+	c.wantWoken("first")
+	first.pick().has().connect().end(NoNeed)
+	c.wantWoken("second")
+	second.pick().has()
+	if c.MoveQueue(c.now.Now()) {
+		t.Error("a queue that is gone and empty is to be moved on")
 	}
 }

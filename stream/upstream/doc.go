@@ -59,6 +59,8 @@
 // on when a session ends, when a peer comes back or gets more room, and, since
 // limits grow and fail_timeout passes without any event, ten times a second. Whoever
 // is called begins its search anew, at the primaries; what it has tried stays tried.
+// Where a reload takes the queue away, those in it wait until their time is over, and
+// newcomers pick beside them.
 //
 // From a group that is no longer in the configuration ([Group.Disband]) nobody is
 // picked, whoever asks: neither for those that wait, which are called to hear it, nor

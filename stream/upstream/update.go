@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -135,6 +136,7 @@ func (g *Group) Update(plan *Plan) {
 	}
 	g.growStats(plan.workers)
 	g.setLimiterLocked(is, was)
+	is.bounds.patience = cmp.Or(is.bounds.patience, was.bounds.patience)
 	if c := is.bounds.circuit; c == nil || c.Failures == 0 {
 		g.circuit = circuit{opened: g.circuit.opened} // one that comes back later begins closed
 	}
