@@ -112,6 +112,18 @@ func KeyOf(method string) Key { return methods[method].key }
 // list of peers.
 func OneTier(method string) bool { return methods[method].oneTier }
 
+// chooser is a Method that gives every session to one peer.
+type chooser interface{ sole(now Seconds) int }
+
+// Sole returns the only one of its peers that a method gives to sessions now, -1 if
+// there is none, and false if it gives them any that may be picked. It changes nothing.
+func Sole(m Method, now Seconds) (int, bool) {
+	if c, ok := m.(chooser); ok {
+		return c.sole(now), true
+	}
+	return -1, false
+}
+
 // heir is a Method that goes on where one with other peers has left off.
 type heir interface{ inherit(from Method) }
 

@@ -33,15 +33,13 @@ const nobody = -1
 
 func (m *single) Pick(s *Selection, now Millis) int {
 	s.decidedBy("being the active peer")
-	if m.failback || !m.fit(m.active, now) {
-		heir := m.heir(now)
-		if heir == nobody {
-			return nobody
-		}
-		if heir != m.active {
-			m.active = heir
-			s.decidedBy("taking over as the active peer")
-		}
+	next := m.sole(now.Seconds())
+	if next == nobody {
+		return nobody
+	}
+	if next != m.active {
+		m.active = next
+		s.decidedBy("taking over as the active peer")
 	}
 	if s.why != nil {
 		s.why.probe(Probe{Peer: m.active, Left: s.leftOut(m.peers, m.active, now.Seconds())})
@@ -52,8 +50,11 @@ func (m *single) Pick(s *Selection, now Millis) int {
 	return m.active
 }
 
-// heir returns the first peer in order that is fit.
-func (m *single) heir(now Millis) int {
+// sole returns the peer that is to be the active one, or nobody.
+func (m *single) sole(now Seconds) int {
+	if !m.failback && m.fit(m.active, now) {
+		return m.active
+	}
 	for i := range m.peers {
 		if m.fit(i, now) {
 			return i
@@ -63,8 +64,8 @@ func (m *single) heir(now Millis) int {
 }
 
 // fit reports whether peer i may be the active one.
-func (m *single) fit(i int, now Millis) bool {
-	return i != nobody && m.peers[i].Admin == Up && m.peers[i].Withheld == Eligible && m.peers[i].Available(now.Seconds())
+func (m *single) fit(i int, now Seconds) bool {
+	return i != nobody && m.peers[i].Admin == Up && m.peers[i].Withheld == Eligible && m.peers[i].Available(now)
 }
 
 // inherit keeps the active peer, if it is still one of the list.

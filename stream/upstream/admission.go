@@ -208,10 +208,22 @@ func (g *Group) turnedAwayLocked(a *Attempts, now balance.Seconds) {
 	}
 }
 
+// givenOut returns the peers of a tier that its method gives to sessions.
+func (sh *shape) givenOut(tier int, now balance.Seconds) []*Peer {
+	switch i, sole := balance.Sole(sh.methods[tier], now); {
+	case !sole:
+		return sh.peers[tier]
+	case i < 0:
+		return nil
+	default:
+		return sh.peers[tier][i : i+1]
+	}
+}
+
 // lacksRoom reports whether a peer would do for the session but for its max_conns.
 func (sh *shape) lacksRoom(a *Attempts, now balance.Seconds) bool {
-	for _, peers := range sh.peers {
-		for _, p := range peers {
+	for tier := range sh.peers {
+		for _, p := range sh.givenOut(tier, now) {
 			b := &p.balance
 			if b.Full() && b.Admin == balance.Up && b.Withheld == balance.Eligible && b.Available(now) && !a.hasTried(p) {
 				return true
@@ -266,9 +278,9 @@ func (g *Group) callToRefuseLocked() {
 // roomLocked returns how many sessions the eligible peers could still take; no
 // more than that many are of interest.
 func (g *Group) roomLocked(most int, now clock.Time) int {
-	room, at := 0, balance.Seconds(now.Seconds())
-	for _, peers := range g.shape.Load().peers {
-		for _, p := range peers {
+	sh, room, at := g.shape.Load(), 0, balance.Seconds(now.Seconds())
+	for tier := range sh.peers {
+		for _, p := range sh.givenOut(tier, at) {
 			b := &p.balance
 			switch {
 			case b.Admin != balance.Up || b.Withheld != balance.Eligible || !b.Available(at):

@@ -629,3 +629,30 @@ func TestQueueTakenAway(t *testing.T) {
 		t.Error("a queue that is gone and empty is to be moved on")
 	}
 }
+
+// Where one server gets every session (single), nobody is called for the room of
+// another, nor waits for it.
+func TestQueueForTheActivePeer(t *testing.T) {
+	c := newCrowd(t, func(u *conf.Upstream) {
+		withQueue(9, 1)(u)
+		u.Balance = conf.DefaultBalance(conf.Single)
+		u.Servers[0].MaxFails = 2
+	})
+	a := c.guest("a", 1).pick().has()
+	first, second := c.guest("first", 1).pick().wants(Waits), c.guest("second", 1).pick().wants(Waits)
+	c.MoveQueue(c.now.Now())
+	c.wantWoken()
+	a.fail() // which leaves it the active one
+	c.wantWoken("first")
+	first.pick().has()
+	a.pick().wants(NotEligible) // it has had its try
+	c.wantWoken()
+	first.fail()
+	c.wantWoken("second")
+	if second.pick().has(); second.peer == a.peer {
+		t.Error("a server that is unavailable is the active one")
+	}
+	first.pick().wants(Waits)
+	c.MoveQueue(c.now.Now())
+	c.wantWoken()
+}
