@@ -122,11 +122,11 @@ func (s *Server) follow(e upstream.Event) {
 			// A demoted server is the wrong one for the sessions that it had then,
 			// also if it is the right one again. A replica that has caught up is as
 			// right as before.
-			return e.To == upstream.Lagging && g.Stands(p, e.Axis, upstream.IsReplica)
+			return e.To == upstream.Lagging && g.HasCome(p, e.Axis, upstream.IsReplica, e.At)
 		case upstream.AxisAdmin:
-			return !g.Stands(p, e.Axis, e.To)
+			return g.Turns(p, e.Axis) != e.Turn
 		}
-		return !g.Stands(p, e.Axis, e.To) || g.State().Panic
+		return g.Turns(p, e.Axis) != e.Turn || g.State().Panic
 	}})
 }
 
@@ -140,7 +140,7 @@ func (s *Server) calm(e upstream.Event) {
 			}
 			s.dismiss(&dismissal{
 				group: e.Group, peer: p.Peer, fate: e.Group.Fate(a, at.Value), before: e.At, reason: reasonOf(a, at.Value),
-				off: func() bool { return !e.Group.Stands(p.Peer, a, at.Value) || e.Group.State().Panic },
+				off: func() bool { return e.Group.Turns(p.Peer, a) != p.Turns[a] || e.Group.State().Panic },
 			})
 		}
 	}
@@ -206,7 +206,7 @@ type dismissal struct {
 	fate   conf.Fate
 	before clock.Time // sessions that were given to it later are not meant
 	reason stats.CloseReason
-	off    func() bool // the order no longer stands
+	off    func() bool // the order no longer stands: the peer has turned, also if it has turned back
 }
 
 // batchesPerSecond is how many times a second sessions are ended. At each they

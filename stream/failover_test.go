@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream"
+	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/stats"
 	"github.com/weirlb/weir/stream/tcp"
 	"github.com/weirlb/weir/stream/upstream"
@@ -538,4 +539,33 @@ func TestDatagramsLeaveTheSick(t *testing.T) {
 	}
 	names[first].role.Store("")
 	eventually(t, "another server answers", func() bool { return ask() != first })
+}
+
+// Who drains a server again after it was up gives its sessions all of their time
+// again: the order from before does not cut it short.
+func TestDrainAgainBeginsAnew(t *testing.T) {
+	const patience = time.Second
+	s, addr := start(t, tcp.Auto, func(cfg *conf.Config) {
+		cfg.Worker.ShutdownTimeout = patience
+		cfg.Upstreams[0].OnState.Drained = conf.DrainFate
+	}, named(t, "a"))
+	c, _ := dial(t, addr)
+	defer c.Close()
+	set := func(a balance.Admin) {
+		t.Helper()
+		if err := s.SetAdmin("u", s.Peers("u")[0].Addr, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(balance.Drain)
+	time.Sleep(patience / 2) // some of its time passes
+	set(balance.Up)
+	again := time.Now()
+	set(balance.Drain)
+	if !isReset(c) {
+		t.Error("the session was not reset when its time to drain was over")
+	}
+	if took := time.Since(again); took < patience {
+		t.Errorf("it had %v", took)
+	}
 }

@@ -405,7 +405,7 @@ func (s *Server) dismissAdopted() {
 		for _, p := range g.Snapshot(nil, now) {
 			if admin := p.Axes[upstream.AxisAdmin].Value; admin != balance.Up.String() {
 				t := upstream.Transition{At: now, Axis: upstream.AxisAdmin, To: admin}
-				s.events.put(upstream.Event{Group: g, Peer: p.Peer, Transition: t})
+				s.events.put(upstream.Event{Group: g, Peer: p.Peer, Transition: t, Turn: p.Turns[upstream.AxisAdmin]})
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"slices"
+
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/internal/clock"
@@ -108,6 +110,7 @@ type Event struct {
 	Group *Group
 	Peer  *Peer // nil = the group as a whole
 	Transition
+	Turn  uint64 // how many transitions of the peer on this axis there are with this one
 	Alarm Alarm
 }
 
@@ -157,14 +160,22 @@ func (g *Group) turnLocked(p *Peer, a Axis, value, cause string, now clock.Time)
 	}
 	p.history.add(t)
 	p.turns[a]++
-	g.tell(Event{Peer: p, Transition: t})
+	g.tell(Event{Peer: p, Transition: t, Turn: p.turns[a]})
 }
 
-// Stands reports whether a peer has that value on an axis.
-func (g *Group) Stands(p *Peer, a Axis, value string) bool {
+// Turns returns how many transitions of a peer on an axis there are since it came.
+func (g *Group) Turns(p *Peer, a Axis) uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return p.axes[a].Value == value
+	return p.turns[a]
+}
+
+// HasCome reports whether a peer has come to that value on an axis after an instant,
+// as far as its history goes back.
+func (g *Group) HasCome(p *Peer, a Axis, value string, after clock.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(p.history.ring, func(t Transition) bool { return t.Axis == a && t.To == value && t.At > after })
 }
 
 // History returns a peer's latest transitions, the oldest first, and how many

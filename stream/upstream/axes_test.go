@@ -370,7 +370,7 @@ func TestOnlyServerLeftIsInUse(t *testing.T) {
 			tr.Update(plan)
 			tr.wantPicks("b")
 			tr.wantStates("b up")
-			if !tr.Stands(b, AxisPassive, Available) {
+			if b.axes[AxisPassive].Value != Available {
 				t.Errorf("b is %+v", b.axes[AxisPassive])
 			}
 		})
