@@ -17,7 +17,7 @@ import (
 // This file has an operator see and change upstreams and their peers.
 
 // RequestError says why a request can't be carried out: it is the request that
-// is wrong, not the server.
+// is wrong, or its moment, not the server.
 type RequestError struct {
 	Kind RequestKind
 	Text string
@@ -34,6 +34,7 @@ const (
 	NotFound  RequestKind = iota // there is nothing of that name
 	Ambiguous                    // there are several
 	Invalid                      // a value can't be
+	Busy                         // not now: another process is taking over
 )
 
 // UpstreamState is one upstream as an operator sees it.
@@ -165,19 +166,29 @@ func (s *Server) checkFilter(f Filter) error {
 	return unknown("peer", f.Peer, names)
 }
 
+// errBequeathed refuses what would be lost: another process has been told already what
+// the operator has said of the peers.
+var errBequeathed = &RequestError{Busy, "an upgrade is under way: say it again when it is over"}
+
 // SetAdmin changes the operator's word on a peer, which is named by its name or
-// address.
+// address. During an upgrade it is refused.
 func (s *Server) SetAdmin(upstream, peer string, a balance.Admin) error {
 	g, p, err := s.peer(upstream, peer)
 	if err != nil {
 		return err
+	}
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	if s.bequeathed {
+		return errBequeathed
 	}
 	g.SetAdmin(p, a, "the operator", clock.Now())
 	s.logger.Info("peer set by operator", "upstream", g.Name, "peer", p.Name, "address", p.String(), "admin", a.String())
 	return nil
 }
 
-// SetWeight changes a peer's weight, until the configuration's changes.
+// SetWeight changes a peer's weight, until the configuration's changes. During an
+// upgrade it is refused.
 func (s *Server) SetWeight(upstream, peer string, weight int) error {
 	if weight < 1 || weight > conf.MaxWeight {
 		return &RequestError{Invalid, fmt.Sprintf("a weight is a number from 1 to %d", conf.MaxWeight)}
@@ -185,6 +196,11 @@ func (s *Server) SetWeight(upstream, peer string, weight int) error {
 	g, p, err := s.peer(upstream, peer)
 	if err != nil {
 		return err
+	}
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	if s.bequeathed {
+		return errBequeathed
 	}
 	if err := g.SetWeight(p, weight); err != nil {
 		return &RequestError{Invalid, err.Error()}

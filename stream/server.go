@@ -92,6 +92,8 @@ type Server struct {
 	estate    *estate            // guarded by mu; nil = nothing is inherited, or all is taken over
 	draining  bool               // guarded by mu
 
+	bequeathed bool // guarded by mu: another process is told, or has been, how the peers stand
+
 	stop sync.Once
 	cut  int // sessions closed by Stop; guarded by stop
 }

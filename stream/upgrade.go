@@ -41,13 +41,19 @@ const (
 // not yet connected follow when they are, until ctx is done. When it returns
 // without an error the server accepts nothing any more, and Stop ends what is
 // left. On error everything goes on here. It returns how many sessions were
-// moved.
+// moved. What an operator says of peers meanwhile is refused: it would be lost.
 func (s *Server) HandOver(ctx context.Context, c *handover.Conn, sessions bool) (moved int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
 		return 0, errors.New("hand over: the server is stopping")
 	}
+	s.setBequeathed(true)
+	defer func() {
+		if err != nil {
+			s.setBequeathed(false)
+		}
+	}()
 	c.SetDeadline(time.Now().Add(readyPatience))
 	if err := s.bequeath(c); err != nil {
 		return 0, err
@@ -79,6 +85,12 @@ func (s *Server) HandOver(ctx context.Context, c *handover.Conn, sessions bool) 
 		b.release()
 	}
 	return moved, nil
+}
+
+func (s *Server) setBequeathed(yes bool) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	s.bequeathed = yes
 }
 
 // bequeath tells everything that the other process needs to set up.

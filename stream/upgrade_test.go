@@ -22,6 +22,7 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream"
+	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/handover"
 )
 
@@ -745,5 +746,46 @@ func TestHandOverToAnotherVersion(t *testing.T) {
 	_, err = stream.Start(t.Context(), cfg, stream.Options{Logger: slog.New(slog.DiscardHandler), Inherit: theirs})
 	if err == nil || !strings.Contains(err.Error(), "99") {
 		t.Errorf("a start from version 99: %v", err)
+	}
+}
+
+// What an operator says while an upgrade is under way would be lost with the old
+// process: it is refused, until that has come to nothing.
+func TestHandOverRefusesOrders(t *testing.T) {
+	s := mustStart(t, reloadConfig(freePort(t), named(t, "a")))
+	peer := s.Peers("u")[0].Addr
+	ours, file, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	theirs := otherEnd(t, file)
+	failed := make(chan error)
+	go func() {
+		_, err := s.HandOver(t.Context(), ours, true)
+		failed <- err
+	}()
+	for {
+		m, fds, err := theirs.Receive()
+		handover.CloseAll(fds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind == handover.Inherit {
+			break
+		}
+	}
+	admin, weight := s.SetAdmin("u", peer, balance.Drain), s.SetWeight("u", peer, 7)
+	theirs.Close()
+	if err := <-failed; err == nil {
+		t.Error("it was handed over to nobody")
+	}
+	wantRequestError(t, admin, stream.Busy, "an upgrade is under way")
+	wantRequestError(t, weight, stream.Busy, "an upgrade is under way")
+	if b := s.Peers("u")[0].Balance; b.Admin != balance.Up || b.Weight != 1 {
+		t.Errorf("the peer is %v, its weight %d", b.Admin, b.Weight)
+	}
+	if err := s.SetAdmin("u", peer, balance.Drain); err != nil {
+		t.Errorf("after it: %v", err)
 	}
 }

@@ -35,7 +35,8 @@
 // Errors: {"error": "..."} for people, with 400 for what can't be, 401 without
 // the token, 403 for pages in a browser and for what is allowed over a unix socket
 // only, 404 for names that nothing has, 405 with the methods that there are, 409 for
-// names that several have and for a reload that would end sessions, 413, 415 for a
+// names that several have, for a reload that would end sessions and for what can't be
+// changed during an upgrade, 413, 415 for a
 // body that is not sent as JSON, 422 with "diagnostics" for a configuration with
 // mistakes, 503 while weir stops. In Go they are [*Error].
 //

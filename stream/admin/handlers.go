@@ -97,7 +97,7 @@ func asError(err error) *Error {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &request):
-		status := map[stream.RequestKind]int{stream.NotFound: http.StatusNotFound, stream.Ambiguous: http.StatusConflict, stream.Invalid: http.StatusBadRequest}[request.Kind]
+		status := map[stream.RequestKind]int{stream.NotFound: http.StatusNotFound, stream.Ambiguous: http.StatusConflict, stream.Invalid: http.StatusBadRequest, stream.Busy: http.StatusConflict}[request.Kind]
 		return errorf(status, "%s", request.Text)
 	case errors.As(err, &tooLarge):
 		return errorf(http.StatusRequestEntityTooLarge, "the request is larger than %d bytes", tooLarge.Limit)
