@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"stream/balance":        {}, // pure: no fds, locks, clock or configuration
 	"stream/upstream":       {"conf", "stream/adaptive", "stream/balance", "stream/handover", "stream/latency", "stream/queue", "stream/stats", clockPkg},
 	"stream/simulate":       {"conf", "stream/balance", "stream/upstream", clockPkg},
-	"stream/metrics":        {"conf", "stream", "stream/balance", "stream/discovery", "stream/health", "stream/stats", "stream/upstream", sysPkg, sysunix},
+	"stream/metrics":        {"conf", "stream", "stream/balance", "stream/discovery", "stream/health", "stream/stats", "stream/upstream", portPkg, sysPkg, sysunix},
 	"stream/admin":          {"conf", "stream", "stream/...", sysunix},
 	"stream/discovery":      {"conf"},                                                                              // no groups, sessions, workers or checks
 	"stream/history":        {"conf", "stream/accesslog", "stream/decisions", "stream/upstream", sysPkg, clockPkg}, // who reads it is not its business
@@ -43,7 +43,8 @@ var allowed = map[string][]string{
 	"stream/stats":          {},
 	"stream/internal/sys":   {sysunix},
 	"stream/internal/clock": {},
-	"ebpf/reuseport":        {sysunix}, // takes fds and worker numbers as integers: no stream, no conf
+	"stream/internal/port":  {sysPkg, sysunix}, // for HTTP: sessions have listeners of their own
+	"ebpf/reuseport":        {sysunix},         // takes fds and worker numbers as integers: no stream, no conf
 	"bench":                 {"bench/overload", "conf", "stream/admin", sysunix},
 	"bench/overload":        {"stream/admin"},
 	"integration":           {"..."},
@@ -54,6 +55,7 @@ var allowed = map[string][]string{
 const (
 	sysunix  = "golang.org/x/sys/unix"
 	sysPkg   = "stream/internal/sys"
+	portPkg  = "stream/internal/port"
 	clockPkg = "stream/internal/clock"
 )
 
