@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -23,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/admin"
 )
 
@@ -984,10 +986,21 @@ func upgradeChildren(pid int) []string {
 	return ids
 }
 
-// Without a handover the sessions live on in the old process until they end.
+// Without a handover the sessions live on in the old process until they end. Who
+// asks how weir is gets the new process's answer all the while.
 func TestUpgradeWithoutHandover(t *testing.T) {
 	t.Parallel()
-	p := startUpgradable(t, upgradeOne, vars{"server": serve(t, echo)})
+	v := vars{"server": serve(t, echo), "control": freeAddr(t), "metrics": freeAddr(t)}
+	p := startUpgradable(t, `
+		admin {
+		  listen  = "$control"
+		  metrics = "$metrics"
+		}
+		worker { shutdown_timeout = "20s" }
+		`+oneServer, v)
+	host, port, _ := net.SplitHostPort(v["control"])
+	number, _ := strconv.ParseUint(port, 10, 16)
+	p.control = admin.NewClient(conf.Address{Host: host, Port: uint16(number)}, "")
 	held := dial(t, p.addr)
 	roundTrip(t, held)
 	old := p.pid
@@ -997,6 +1010,14 @@ func TestUpgradeWithoutHandover(t *testing.T) {
 	} else {
 		pid, _ := strconv.Atoi(m[1])
 		p.become(pid)
+	}
+	for range 40 {
+		if status, why, err := askMetrics(v["metrics"], "/readyz"); err != nil || status != http.StatusOK {
+			t.Fatalf("/readyz during the drain of the old process: %d, %s%v", status, why, err)
+		}
+		if got := p.statusPid(); got != p.pid {
+			t.Fatalf("process %d answers during the drain of the old one, want %d", got, p.pid)
+		}
 	}
 	for range 20 {
 		roundTrip(t, dial(t, p.addr))

@@ -126,6 +126,11 @@ func (d *daemon) upgrade(order admin.UpgradeOrder, done chan<- upgraded) {
 	d.logger.Info("upgrading", "binary", binary, "sessions", d.server.Sessions(), "handover", !order.Drain)
 	go func() {
 		u := d.replace(binary, !order.Drain)
+		if u.err == nil {
+			// Whoever asks from now on is to be told of the successor, which listens too.
+			d.admin.Withdraw() // but answers what has asked for this
+			d.metrics.Close()
+		}
 		finish(u)
 		d.upgraded <- u
 	}()

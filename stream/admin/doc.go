@@ -45,7 +45,8 @@
 // off, and nobody waits for him.
 //
 // Ownership: any goroutine may call a Server's methods. It closes the listeners
-// it was given, and removes their sockets.
+// it was given, and removes their sockets. A process that has handed over to another
+// withdraws ([Server.Withdraw]): only the new one answers while the old one drains.
 //
 // Who may use it: the owner of a unix socket (mode 0600), with `group` that group
 // too (0660); the kernel asks for write permission (unix(7)). Over TCP whoever

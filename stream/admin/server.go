@@ -131,6 +131,19 @@ func (e *endpoint) end() {
 	<-e.ended
 }
 
+// Withdraw stops listening at once, for another process does instead. Whoever
+// waits for an answer gets it; Close is still to be called.
+func (s *Server) Withdraw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.here == nil {
+		return
+	}
+	nobody, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = s.here.http.Shutdown(nobody) // with a context that is done it waits for no answer
+}
+
 // Close ends the server.
 func (s *Server) Close() {
 	s.mu.Lock()

@@ -8,7 +8,8 @@
 //	/readyz    200 while new clients are welcome; 503 with the reason before and after
 //
 // An endpoint is opened before the server is started, so that an address that
-// is taken stops the start, and closed after the server has stopped. On a reload
+// is taken stops the start, and closed after the server has stopped, or when another
+// process has taken over, whose endpoint has the port by then. On a reload
 // [Endpoint.Prepare] opens the new address and [Move.Finish] leaves the old one.
 //
 // # What it costs
