@@ -38,7 +38,8 @@ type Options struct {
 	// Sockets are bound ones that a service manager opened for this process, for
 	// listeners that have their addresses. Start owns them. Not beside Inherit.
 	Sockets []int32
-	// TakenOver is called when that is done, before the other process is told.
+	// TakenOver is called once when this process serves instead of Inherit, before
+	// that one is told; also if it has died on the way.
 	TakenOver func()
 }
 

@@ -392,12 +392,15 @@ func (s *Server) takeOver(t *transition) error {
 	s.commit(t)
 	s.serveSurplus()
 	err := s.adoptAll()
+	// On error the other process may be gone: who else should serve?
+	if s.takenOver != nil {
+		s.takenOver()
+	}
+	if err == nil {
+		err = e.conn.Send(&handover.Message{Kind: handover.Bye})
+	}
 	if err != nil {
-		// The other process may be gone: who else should serve?
-		s.logger.Error("the handover of sessions has broken off", "error", err)
-		if s.takenOver != nil {
-			s.takenOver()
-		}
+		s.logger.Error("the handover has broken off", "error", err)
 		s.each(s.workers, func(w *worker) { w.udp.Resume() })
 	} else {
 		e.unlink()
@@ -484,7 +487,7 @@ type adoption struct {
 	fds []int
 }
 
-// adoptAll takes over the sessions.
+// adoptAll takes over the sessions, until there are no more.
 func (s *Server) adoptAll() error {
 	c := s.estate.conn
 	var batch []adoption
@@ -511,10 +514,7 @@ func (s *Server) adoptAll() error {
 		case handover.Datagrams:
 			s.each(s.workers, func(w *worker) { w.udp.Resume() })
 		case handover.Done:
-			if s.takenOver != nil {
-				s.takenOver()
-			}
-			return c.Send(&handover.Message{Kind: handover.Bye})
+			return nil
 		default:
 			handover.CloseAll(fds)
 			return fmt.Errorf("adopt sessions: unexpected message %s", m.Kind)

@@ -789,3 +789,42 @@ func TestHandOverRefusesOrders(t *testing.T) {
 		t.Errorf("after it: %v", err)
 	}
 }
+
+// The old process dies when it has handed over all, before it is told that this
+// one serves. That is told to Options.TakenOver once, as ever.
+func TestHandOverByOneThatDiesAtTheEnd(t *testing.T) {
+	ours, file, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	theirs := otherEnd(t, file)
+	defer theirs.Close()
+	go func() {
+		_ = ours.Send(&handover.Message{Kind: handover.Hello, Version: handover.Version})
+		_ = ours.Send(&handover.Message{Kind: handover.Inherit})
+		_, _, _ = ours.Expect(handover.Ready)
+		for _, kind := range []handover.Kind{handover.Go, handover.Batch, handover.Datagrams, handover.Done} {
+			_ = ours.Send(&handover.Message{Kind: kind})
+		}
+	}()
+	calls := 0
+	at := freePort(t)
+	s, err := stream.Start(t.Context(), reloadConfig(at, named(t, "a")), stream.Options{
+		Logger:  slog.New(slog.DiscardHandler),
+		Inherit: theirs,
+		TakenOver: func() {
+			calls++
+			ours.Close()
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	if calls != 1 {
+		t.Errorf("TakenOver was called %d times", calls)
+	}
+	c, _ := dial(t, at.String())
+	c.Close()
+}
