@@ -136,6 +136,9 @@ func (s *Server) prepare(ctx context.Context, t *transition) (err error) {
 	}
 	s.countAffected(ctx, t)
 	if t.agree != nil {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("reload: %w", err) // what was counted may be a part
+		}
 		if err := t.agree(&t.change); err != nil {
 			return err
 		}

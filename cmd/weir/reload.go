@@ -65,8 +65,6 @@ func (d *daemon) reload(ctx context.Context, order admin.ReloadOrder) (*admin.Re
 			Message: fmt.Sprintf("%s has mistakes: the old configuration stays", d.path), Diagnostics: said.String(),
 		})
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	agree := func(c *stream.Change) error {
 		if order.RequireSafe && c.Ended > 0 {
 			return errUnsafe{c.Ended}
@@ -75,12 +73,17 @@ func (d *daemon) reload(ctx context.Context, order admin.ReloadOrder) (*admin.Re
 	}
 	var change *stream.Change
 	var err error
-	if order.DryRun {
-		if change, err = d.server.Diff(ctx, r.Config); err == nil {
-			err = agree(change)
+	calledOff := untilCalledOff(ctx, d.signals, func(ctx context.Context) {
+		if order.DryRun {
+			if change, err = d.server.Diff(ctx, r.Config); err == nil {
+				err = agree(change)
+			}
+		} else {
+			change, err = d.changeTo(ctx, r.Config, agree)
 		}
-	} else {
-		change, err = d.changeTo(ctx, r.Config, agree)
+	})
+	if err != nil && calledOff != nil {
+		err = fmt.Errorf("%w: called off by signal: %v", stream.ErrStopping, calledOff)
 	}
 	if err != nil {
 		return nil, d.notReloaded(order, asAnswer(err, said.String()))

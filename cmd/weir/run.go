@@ -24,7 +24,7 @@ import (
 	"github.com/weirlb/weir/stream/metrics"
 )
 
-// startTimeout bounds what a start may wait for: the resolution of names.
+// startTimeout bounds what a start or a reload may wait for: the resolution of names.
 const startTimeout = 30 * time.Second
 
 func newRunCmd() *cobra.Command {
@@ -35,7 +35,8 @@ func newRunCmd() *cobra.Command {
 		Long: `run reads the configuration and balances until it is told to stop.
 
 Signals:
-  SIGTERM   stop accepting, let sessions end for up to worker.shutdown_timeout, then cut them
+  SIGTERM   stop accepting, let sessions end for up to worker.shutdown_timeout, then cut them;
+            a reload under way is called off
   SIGINT    the same at once; so does a second SIGTERM
   SIGHUP    read the configuration again and change to it in place; a bad one changes nothing
   SIGUSR1   open the access log anew, for log rotation
@@ -58,6 +59,7 @@ func runFile(cmd *cobra.Command, path string) error {
 	}
 	d := &daemon{
 		path:     path,
+		signals:  make(chan os.Signal, 8),
 		stderr:   cmd.ErrOrStderr(),
 		orders:   make(chan func()),
 		ended:    make(chan struct{}),
@@ -76,17 +78,16 @@ func runFile(cmd *cobra.Command, path string) error {
 	// A broken connection is an error of the call that meets it. Ignoring the
 	// signal saves its delivery, and leaves EPIPE for standard output too.
 	signal.Ignore(unix.SIGPIPE)
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGHUP)
-	defer signal.Stop(signals)
+	signal.Notify(d.signals, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGHUP)
+	defer signal.Stop(d.signals)
 
 	d.logs.set(&cfg.Log)
 	d.logger = slog.New(&d.logs)
 	d.shutdownTimeout = cfg.Worker.ShutdownTimeout
 	if predecessor == nil {
-		err = d.start(cmd.Context(), cfg, signals)
+		err = d.start(cmd.Context(), cfg)
 	} else {
-		err = d.succeed(cmd.Context(), cfg, predecessor, signals)
+		err = d.succeed(cmd.Context(), cfg, predecessor)
 	}
 	if err != nil {
 		return refuse(predecessor, err)
@@ -109,11 +110,11 @@ func runFile(cmd *cobra.Command, path string) error {
 	}
 	debug.FreeOSMemory()
 	go d.watchdog()
-	return d.serve(signals)
+	return d.serve()
 }
 
 // start opens everything and starts the server.
-func (d *daemon) start(ctx context.Context, cfg *conf.Config, signals chan os.Signal) (err error) {
+func (d *daemon) start(ctx context.Context, cfg *conf.Config) (err error) {
 	if err := d.openMetrics(cfg, false); err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (d *daemon) start(ctx context.Context, cfg *conf.Config, signals chan os.Si
 	if err != nil {
 		return err
 	}
-	if d.server, err = startServer(ctx, cfg, stream.Options{Logger: d.logger, Steering: newSteerer, Sockets: activated()}, signals); err != nil {
+	if d.server, err = startServer(ctx, cfg, stream.Options{Logger: d.logger, Steering: newSteerer, Sockets: activated()}, d.signals); err != nil {
 		if control != nil {
 			control.Close()
 		}
@@ -134,7 +135,7 @@ func (d *daemon) start(ctx context.Context, cfg *conf.Config, signals chan os.Si
 // succeed starts the server with what another process hands over, which still
 // has the places of the control API and the metrics until the work is taken over.
 // From then on there is no way back, so that what fails is only told.
-func (d *daemon) succeed(ctx context.Context, cfg *conf.Config, from *handover.Conn, signals chan os.Signal) (err error) {
+func (d *daemon) succeed(ctx context.Context, cfg *conf.Config, from *handover.Conn) (err error) {
 	control, err := admin.TakeOver(&cfg.Admin)
 	if err != nil {
 		return err
@@ -151,7 +152,7 @@ func (d *daemon) succeed(ctx context.Context, cfg *conf.Config, from *handover.C
 			_ = d.openMetrics(&conf.Config{}, true) // nowhere: that can't fail
 		}
 	}
-	if d.server, err = startServer(ctx, cfg, opt, signals); err != nil {
+	if d.server, err = startServer(ctx, cfg, opt, d.signals); err != nil {
 		if control != nil {
 			control.Close()
 		}
@@ -177,8 +178,9 @@ func (d *daemon) attach(control *admin.Listener) {
 // daemon is one run of `weir run`. Only the goroutine of serve touches it, but for
 // the channels that bring it orders.
 type daemon struct {
-	orders chan func()   // from the control API
-	ended  chan struct{} // closed when nobody takes orders any more
+	signals chan os.Signal // that are not acted on yet
+	orders  chan func()    // from the control API
+	ended   chan struct{}  // closed when nobody takes orders any more
 
 	upgraded  chan upgraded              // what has come of an upgrade
 	successor atomic.Pointer[os.Process] // that has not taken over yet; nil = none
@@ -197,56 +199,61 @@ type daemon struct {
 }
 
 // startServer starts the server, or returns an error when it can't or when a
-// signal calls the start off. One that comes when the server is up already, and
-// those that ask for something else, go back into signals: a reload asked for while
-// it starts is of a file that may have been read before.
-func startServer(ctx context.Context, cfg *conf.Config, opt stream.Options, signals chan os.Signal) (*stream.Server, error) {
+// signal calls the start off.
+func startServer(ctx context.Context, cfg *conf.Config, opt stream.Options, signals chan os.Signal) (server *stream.Server, err error) {
+	calledOff := untilCalledOff(ctx, signals, func(ctx context.Context) {
+		server, err = stream.Start(ctx, cfg, opt)
+	})
+	if err != nil && calledOff != nil {
+		err = fmt.Errorf("start called off by signal: %v", calledOff)
+	}
+	return server, err
+}
+
+// untilCalledOff does something that waits for names, for up to startTimeout. A
+// signal to stop ends its context and is returned. It and those that ask for
+// something else go back into signals: a reload asked for meanwhile is of a file
+// that may have been read before.
+func untilCalledOff(ctx context.Context, signals chan os.Signal, f func(context.Context)) (by os.Signal) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	done := make(chan struct{})
 	var watcher sync.WaitGroup
-	// owned by the watcher until it has ended
-	var calledOff os.Signal
-	var others []os.Signal
+	var came []os.Signal // owned by the watcher until it has ended, as is by
 	watcher.Go(func() {
 		for {
 			select {
 			case sig := <-signals:
 				switch sig {
 				case unix.SIGUSR1, unix.SIGUSR2, unix.SIGHUP:
-					if !slices.Contains(others, sig) {
-						others = append(others, sig)
+					if slices.Contains(came, sig) {
+						continue
 					}
 				default:
-					calledOff = sig
+					by = sig
 					cancel()
 				}
+				came = append(came, sig)
 			case <-done:
 				return
 			}
 		}
 	})
-	server, err := stream.Start(ctx, cfg, opt)
+	f(ctx)
 	close(done)
 	watcher.Wait()
-	if calledOff != nil {
-		if err != nil {
-			return nil, fmt.Errorf("start called off by signal: %v", calledOff)
-		}
-		others = append(others, calledOff)
-	}
-	for _, sig := range others {
+	for _, sig := range came {
 		select {
 		case signals <- sig:
 		default: // others like it wait there
 		}
 	}
-	return server, err
+	return by
 }
 
 // serve carries out signals, and the control API's orders between them, until the
 // server has stopped.
-func (d *daemon) serve(signals <-chan os.Signal) error {
+func (d *daemon) serve() error {
 	defer close(d.ended)
 	ctx, hurry := context.WithCancel(context.Background()) // done = no more waiting for sessions
 	defer hurry()
@@ -267,7 +274,7 @@ func (d *daemon) serve(signals <-chan os.Signal) error {
 	}
 	for {
 		select {
-		case sig := <-signals:
+		case sig := <-d.signals:
 			switch sig {
 			case unix.SIGUSR1:
 				d.reopen()
