@@ -462,3 +462,19 @@ func TestUpgradeRemovesUpstream(t *testing.T) {
 		c.Close()
 	}
 }
+
+// The kernel ends a container with its first process, so that one stays.
+func TestUpgradeInAContainer(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		missing(t, "root (CAP_SYS_ADMIN) for a PID namespace")
+	}
+	p := startAt(t, where{contained: true}, upgradeOne, vars{"server": serve(t, echo)})
+	held := dial(t, p.addr)
+	roundTrip(t, held)
+	p.weir("upgrade").wantFailure(t, 1, "not upgraded, and everything goes on here: this process is the first of its container, which would end with it")
+	p.signal(syscall.SIGUSR2)
+	eventually(t, 5*time.Second, "SIGUSR2 is refused", func() bool { return len(p.logged("not upgraded: everything goes on here")) == 2 })
+	roundTrip(t, held)
+	held.Close()
+}

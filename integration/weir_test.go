@@ -49,6 +49,7 @@ type where struct {
 	namespace *netns.Namespace
 	nofile    int        // RLIMIT_NOFILE; 0 = as it is
 	sockets   []*os.File // that a service manager passes
+	contained bool       // as the first process of a PID namespace
 }
 
 // start runs weir with a configuration until the test ends, when it must stop
@@ -117,6 +118,9 @@ func launch(t *testing.T, at where, config string, v vars) *proxy {
 	p.cmd.ExtraFiles = at.sockets
 	p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if at.contained {
+		p.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	}
 	var err error
 	if at.namespace != nil {
 		at.namespace.Do(t, func() { err = p.cmd.Start() })

@@ -49,7 +49,8 @@ start changes nothing. SIGUSR2 does the same.
 
 The new process reads the configuration anew. Sessions of a listener's last
 upstream that is no longer in it, and of a weir that speaks another version of the
-handover, end in the old process, which drains.` + whereHelp,
+handover, end in the old process, which drains. Where weir is the first process of a
+container, whose end is the container's, it refuses.` + whereHelp,
 		Example: "  weir upgrade\n  weir upgrade --binary /usr/local/bin/weir.new\n  weir upgrade --no-handover",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -116,6 +117,9 @@ func (d *daemon) upgrade(order admin.UpgradeOrder, done chan<- upgraded) {
 		return
 	case d.draining:
 		finish(upgraded{err: errors.New("weir is stopping")})
+		return
+	case os.Getpid() == 1: // pid_namespaces(7): all others are killed when it ends
+		finish(upgraded{err: errors.New("this process is the first of its container, which would end with it: start another container with the new program")})
 		return
 	}
 	d.upgrading = true
