@@ -1,6 +1,8 @@
 package integration_test
 
 import (
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,28 +16,7 @@ import (
 // A service manager is told of the start, reloads, the stop, that all workers
 // answer, and which process is the main one after an upgrade.
 func TestSystemdIsTold(t *testing.T) {
-	path := filepath.Join(tempDir(t), "notify")
-	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer manager.Close()
-	t.Setenv("NOTIFY_SOCKET", path)
-	t.Setenv("WATCHDOG_USEC", "400000")
-	told := func(state string) string {
-		t.Helper()
-		buf := make([]byte, 4096)
-		manager.SetReadDeadline(time.Now().Add(15 * time.Second))
-		for {
-			n, err := manager.Read(buf)
-			if err != nil {
-				t.Fatalf("waiting for %s: %v", state, err)
-			}
-			if text := string(buf[:n]); strings.Contains(text, state) {
-				return text
-			}
-		}
-	}
+	told := manager(t, "400000")
 	p := launch(t, where{}, `
 		upstream "u" {
 		  server "$a" {}
@@ -63,6 +44,90 @@ func TestSystemdIsTold(t *testing.T) {
 	signalPid(t, pid, syscall.SIGTERM)
 	told("STOPPING=1")
 	eventually(t, 10*time.Second, "the successor ends", func() bool { return syscall.Kill(pid, 0) != nil })
+}
+
+// manager is a service manager that asks for the watchdog every so many
+// microseconds. It returns a function that waits until a state is told.
+func manager(t *testing.T, watchdog string) (told func(state string) string) {
+	t.Helper()
+	path := filepath.Join(tempDir(t), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", watchdog)
+	buf := make([]byte, 4096)
+	return func(state string) string {
+		t.Helper()
+		c.SetReadDeadline(time.Now().Add(15 * time.Second))
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				t.Fatalf("waiting for %s: %v", state, err)
+			}
+			if text := string(buf[:n]); strings.Contains(text, state) {
+				return text
+			}
+		}
+	}
+}
+
+// A stop that comes while an upgrade waits for a session to connect is passed on
+// to the successor, and systemd is told whom it has to wait for: it kills all others
+// when the main process has ended.
+func TestSystemdIsToldOfASuccessorThatStops(t *testing.T) {
+	told := manager(t, "30000000")
+	v := vars{"busy": busyPort(t), "server": serve(t, echo), "slow": freeAddr(t)}
+	p := startUpgradable(t, `
+		worker { shutdown_timeout = "20s" }
+		upstream "slow" {
+		  server "$busy" {}
+		  server "$server" { backup = true }
+		}
+		upstream "u" {
+		  server "$server" {}
+		}
+		listener "slow" {
+		  listen          = ["$slow"]
+		  upstream        = "slow"
+		  connect_timeout = "3s"
+		}
+		listener "l" {
+		  listen   = ["$listen"]
+		  upstream = "u"
+		}
+		log {
+		  format = "json"
+		  access = "$access"
+		  fields = ["pid"]
+		}`, v)
+	held := dial(t, p.addr)
+	roundTrip(t, held)
+	slow := dial(t, v["slow"])
+	io.WriteString(slow, "ping")
+	old := p.pid
+	signalPid(t, old, syscall.SIGUSR2)
+	eventually(t, 10*time.Second, "the new process serves", func() bool {
+		c := dial(t, p.addr)
+		roundTrip(t, c)
+		c.Close()
+		for _, e := range accessLog[struct{ Pid int }](p) {
+			if e.Pid != old {
+				p.become(e.Pid)
+			}
+		}
+		return p.pid != old
+	})
+	signalPid(t, old, syscall.SIGTERM)
+	if text := told("MAINPID="); !strings.HasPrefix(text, fmt.Sprintf("MAINPID=%d", p.pid)) {
+		t.Errorf("the main process was told to be %q, want %d", text, p.pid)
+	}
+	p.wantGone(old)
+	roundTrip(t, held)
+	held.Close()
+	slow.Close()
 }
 
 func signalPid(t *testing.T, pid int, sig syscall.Signal) {

@@ -302,10 +302,12 @@ func (d *daemon) serve() error {
 		case u := <-d.upgraded:
 			d.upgrading = false
 			if u.err == nil && !d.draining {
-				d.notify(fmt.Sprintf("MAINPID=%d", u.Pid)) // and it is the one to be told of from now on
 				stop("successor", u.Pid, "sessions_moved", u.Moved)
 			}
 		case cut := <-stopped:
+			if d.upgrading {
+				<-d.upgraded // which tells systemd before this process ends
+			}
 			d.logger.Info("stopped", "sessions_cut", cut)
 			if hurried && cut > 0 {
 				return &exitError{code: exitCut}

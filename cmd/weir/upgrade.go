@@ -131,7 +131,8 @@ func (d *daemon) upgrade(order admin.UpgradeOrder, done chan<- upgraded) {
 	go func() {
 		u := d.replace(binary, !order.Drain)
 		if u.err == nil {
-			// Whoever asks from now on is to be told of the successor, which listens too.
+			// It is the one to be told of from now on, also to whoever asks: it listens too.
+			d.notify(fmt.Sprintf("MAINPID=%d", u.Pid))
 			d.admin.Withdraw() // but answers what has asked for this
 			d.metrics.Close()
 		}
