@@ -42,8 +42,8 @@ func (d *daemon) notifyReloading() {
 	d.notify(systemd.SdNotifyReloading, fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000))
 }
 
-// watchdog tells systemd, as often as it asks for, that every worker still
-// answers. It never ends.
+// watchdog tells systemd at once, and then as often as it asks for, that every
+// worker answers. It never ends.
 func (d *daemon) watchdog() {
 	interval, err := systemd.SdWatchdogEnabled(false)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *daemon) watchdog() {
 	if interval <= 0 {
 		return
 	}
-	for range time.Tick(interval / 2) {
+	for tick := time.Tick(interval / 2); ; <-tick {
 		if d.server.Responsive(interval / 4) {
 			d.notify(systemd.SdNotifyWatchdog)
 		}

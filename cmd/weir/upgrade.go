@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -132,7 +133,8 @@ func (d *daemon) upgrade(order admin.UpgradeOrder, done chan<- upgraded) {
 		u := d.replace(binary, !order.Drain)
 		if u.err == nil {
 			// It is the one to be told of from now on, also to whoever asks: it listens too.
-			d.notify(fmt.Sprintf("MAINPID=%d", u.Pid))
+			// What it has told the watchdog so far may have been too early to be taken.
+			d.notify(fmt.Sprintf("MAINPID=%d", u.Pid), systemd.SdNotifyWatchdog)
 			d.admin.Withdraw() // but answers what has asked for this
 			d.metrics.Close()
 		}
