@@ -609,3 +609,29 @@ func TestWatch(t *testing.T) {
 	}
 	p.weir("peers", "--watch=1ms").wantFailure(t, 2, "an interval of at least 100ms")
 }
+
+// With --json standard output is JSON, line by line, while nobody answers too.
+func TestWatchAWeirThatIsAway(t *testing.T) {
+	t.Parallel()
+	p := startOperated(t)
+	cmd := exec.Command(binary, "status", "--watch=100ms", "--json", "-c", filepath.Join(p.dir, "weir.hcl"))
+	stdout, stderr := new(output), new(output)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "an answer", func() bool { return stdout.String() != "" })
+	p.stop()
+	const away = "nothing listens on"
+	eventually(t, 10*time.Second, "it says that weir is away", func() bool { return strings.Contains(stdout.String()+stderr.String(), away) })
+	cmd.Process.Signal(syscall.SIGINT)
+	if code := exitCode(cmd.Wait()); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+	for line := range strings.Lines(stdout.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("standard output has the line %q", line)
+		}
+	}
+	wantWords(t, stderr.String(), away)
+}

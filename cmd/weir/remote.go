@@ -210,7 +210,12 @@ func (r *remote) again(cmd *cobra.Command, once func(context.Context) ([]byte, e
 			return nil
 		case <-tick.C:
 		}
-		if text, err = once(ctx); err != nil && ctx.Err() == nil {
+		text, err = once(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case r.json: // a program reads what is written
+			fmt.Fprintln(cmd.ErrOrStderr(), err)
+		default:
 			text = []byte(err.Error() + "\n")
 		}
 	}
