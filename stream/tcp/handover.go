@@ -114,17 +114,22 @@ func (w *Worker) Sent(p *Parcel) {
 	w.forget(s)
 }
 
-// Keep has the session go on here. It runs on the loop's thread.
+// Keep has the session go on here, or end if it was dismissed meanwhile. It runs on
+// the loop's thread.
 func (w *Worker) Keep(p *Parcel) {
 	s := p.session
 	if s.generation != p.generation || s.phase == closed {
 		return
 	}
 	s.packed = false
+	if s.dismissed.Ordered() {
+		w.close(s, s.dismissed)
+		return
+	}
 	w.resumeRelay(s)
 }
 
-// Refused has a session go on here that the other process can't go on with. Pack
+// Refused is Keep for a session that the other process can't go on with. Pack
 // leaves it out until Resume. It runs on the loop's thread.
 func (w *Worker) Refused(p *Parcel) {
 	w.Keep(p)

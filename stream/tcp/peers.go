@@ -40,14 +40,19 @@ func (w *Worker) unlink(s *session) {
 
 // Dismiss ends at most so many sessions that were given to a peer until that
 // instant, for that reason, and returns how many it was and whether there are
-// more. Those that are not connected yet go on to another peer. Its time is in
-// proportion to the peer's sessions.
+// more. Those that are not connected yet go on to another peer. Those that are on
+// their way to another process end, uncounted, if they stay. Its time is in proportion
+// to the peer's sessions.
 func (w *Worker) Dismiss(p *upstream.Peer, until clock.Time, most int, reason stats.CloseReason) (n int, more bool) {
 	slot, ok := w.first[p]
 	for ok && slot >= 0 {
 		s := w.sessions.At(slot)
 		slot = s.after
-		if s.picked > until || s.packed {
+		if s.picked > until {
+			continue
+		}
+		if s.packed {
+			s.dismissed = reason // it may be another process's already
 			continue
 		}
 		if n == most {

@@ -116,3 +116,20 @@ func TestDismissedWhileConnecting(t *testing.T) {
 		}
 	}
 }
+
+// A session that was on its way to another process when its peer was dismissed ends
+// if it stays.
+func TestDismissedWhilePacked(t *testing.T) {
+	for name, stay := range map[string]func(*Worker, *Parcel){"kept": (*Worker).Keep, "refused": (*Worker).Refused} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, setup{})
+			h.dial()
+			parcels := h.w.Pack(1)
+			if n, more := h.w.Dismiss(h.group.Peers()[0], h.clock.Now(), 10, stats.PeerStandby); n != 0 || more {
+				t.Errorf("%d sessions were dismissed (more: %v)", n, more)
+			}
+			stay(h.w, parcels[0])
+			h.wantClosed(stats.PeerStandby)
+		})
+	}
+}

@@ -44,6 +44,7 @@ type session struct {
 	tries      uint16
 	phase      phase
 	reason     stats.CloseReason // once blamed
+	dismissed  stats.CloseReason // while packed, why it ends if it stays; not Ordered = it goes on
 	blamed     bool
 	guarded    bool // dead-peer options are set
 	watched    bool // the timer will have the session looked at
