@@ -15,6 +15,10 @@ func (w *Worker) onDatagrams(i int) {
 			// EAGAIN, or an ICMP error that was queued for the socket and is
 			// about an answer: taking it is all there is to do.
 			if errno == unix.EAGAIN {
+				if s := &w.sockets[i]; s.apart {
+					s.apart = false
+					sys.WantApart(s.fd)
+				}
 				return
 			}
 			continue
@@ -26,7 +30,7 @@ func (w *Worker) onDatagrams(i int) {
 			w.forward(s)
 		}
 		w.touched = w.touched[:0]
-		if n < batchMessages {
+		if n < batchMessages && !w.sockets[i].apart {
 			return
 		}
 	}

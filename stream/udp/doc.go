@@ -98,7 +98,9 @@
 // belongs to its session, or to the pool.
 //
 // Kernel: UDP_SEGMENT (4.18) and UDP_GRO (5.0) are probed; without them
-// datagrams are moved one by one, and counted so.
+// datagrams are moved one by one, and counted so. A listening socket whose datagrams
+// come to be counted gives up UDP_GRO as soon as it is empty: what the kernel has put
+// together would be received as one.
 //
 // It knows no TCP, no configuration file and no eBPF.
 package udp

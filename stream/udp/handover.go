@@ -68,6 +68,7 @@ func (w *Worker) watch(i int) unix.Errno {
 	if w.paused {
 		return 0
 	}
+	w.offload(i)
 	return w.loop.Add(w.sockets[i].fd, unix.EPOLLIN, loop.MakeToken(loop.KindDatagrams, 0, int32(i), 0))
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirlb/weir/conf"
+	"github.com/weirlb/weir/stream/internal/sys"
 	"github.com/weirlb/weir/stream/stats"
 )
 
@@ -633,4 +634,62 @@ func TestPackedSessionStandsStill(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	h.w.Resume()
+}
+
+// sendTogether sends so many datagrams of 100 bytes in one piece.
+func sendTogether(t *testing.T, c *net.UDPConn, n int) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := sys.NewSendBatch(1, 1)
+	out.Add(make([]byte, 100*n), 100, nil, nil)
+	raw.Control(func(fd uintptr) {
+		if sent, errno := out.Send(int32(fd), 0); sent != 1 {
+			t.Fatal(errno)
+		}
+	})
+}
+
+// Where a reload or an upgrade begins to count datagrams, they no longer come put
+// together, and what has come so before is not passed on as one.
+func TestDatagramsAreCountedFromNowOn(t *testing.T) {
+	for name, change := range map[string]func(h *harness, l *Listener){
+		"reload": func(h *harness, l *Listener) { h.w.Swap(h.w.sockets[0].fd, l) },
+		"upgrade": func(h *harness, l *Listener) {
+			h.w.Pause()
+			s := h.w.sockets[0]
+			fd, err := unix.Dup(int(s.fd))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.w.Release()
+			h.turn()
+			h.w.Serve(l, s.bound, int32(fd))
+			h.w.Resume()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := socketOn(t, "127.0.0.1")
+			h := newHarness(t, setup{}, addrOf(peer))
+			if !h.w.coalesce || !h.w.segment {
+				t.Skip("needs Linux 5.0 (UDP_GRO)")
+			}
+			sendTogether(t, h.client(), 3)
+			l := *h.listener
+			l.Requests, l.Responses = 1, 1
+			change(h, &l)
+			for range 3 {
+				if got, _ := h.receive(peer); len(got) != 100 {
+					t.Fatalf("the peer got %d bytes, want 100", len(got))
+				}
+			}
+			sendTogether(t, h.client(), 5)
+			for range 5 {
+				h.receive(peer)
+			}
+			h.sessions(6)
+		})
+	}
 }

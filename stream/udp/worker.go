@@ -118,6 +118,7 @@ type socket struct {
 	fd      int32 // -1 = closed
 	n       int   // sessions
 	leaving bool  // takes no new ones, and is closed with the last
+	apart   bool  // UDP_GRO goes off when the socket is empty
 }
 
 // NewWorker returns the UDP half of the worker of a loop.
@@ -164,9 +165,6 @@ func offloads(no bool) (coalesce, segment bool) {
 // even if this fails. It runs on the loop's thread, or before the loop does.
 func (w *Worker) Serve(l *Listener, bound conf.Address, fd int32) unix.Errno {
 	w.prepare()
-	if w.coalesce && !l.counts() {
-		sys.WantCoalesced(fd)
-	}
 	i := slices.IndexFunc(w.sockets, func(s socket) bool { return s.fd < 0 })
 	if i < 0 {
 		i = len(w.sockets)
@@ -258,11 +256,25 @@ func (w *Worker) Swap(fd int32, l *Listener) {
 			}
 		}
 		w.sockets[i].book = is
+		if was.listener.counts() != l.counts() && !w.paused {
+			w.offload(i)
+			w.onDatagrams(i) // if there are none, the next ones come apart
+		}
 	}
 	for _, b := range w.books {
 		b.stale = !slices.ContainsFunc(w.sockets, func(s socket) bool { return s.fd >= 0 && s.book == b })
 	}
 	w.trimBooks()
+}
+
+// offload has datagrams come put together, unless they are counted. It is for when the
+// worker begins to receive: until then the socket may be another process's.
+func (w *Worker) offload(i int) {
+	s := &w.sockets[i]
+	s.apart = w.coalesce && s.book.listener.counts()
+	if w.coalesce && !s.apart {
+		sys.WantCoalesced(s.fd)
+	}
 }
 
 func (w *Worker) socketOf(fd int32) int {

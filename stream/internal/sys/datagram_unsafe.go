@@ -406,3 +406,7 @@ func WantPacketInfo(fd int32, family int) unix.Errno {
 // WantCoalesced has the kernel put datagrams of one flow together (UDP_GRO,
 // Linux 5.0).
 func WantCoalesced(fd int32) unix.Errno { return SetOption(fd, unix.SOL_UDP, unix.UDP_GRO, 1) }
+
+// WantApart is the end of WantCoalesced. What has been put together is received as
+// one datagram from now on, so the socket should be empty.
+func WantApart(fd int32) unix.Errno { return SetOption(fd, unix.SOL_UDP, unix.UDP_GRO, 0) }
