@@ -36,15 +36,12 @@ func (w *Worker) extrasFor(s *session) {
 	s.extras = x
 }
 
-// Reconsider has sessions that run take part in what a reload has begun: an
+// Reconsider has sessions that are there take part in what a reload has begun: an
 // adaptive limit of turns. It runs on the loop's thread.
 func (w *Worker) Reconsider() {
 	w.sessions.All(func(_ int32, s *session) {
-		if s.extras == nil && s.phase == relaying {
+		if s.extras == nil {
 			w.extrasFor(s)
-			if s.extras != nil {
-				s.extras.held.wanted = false
-			}
 		}
 	})
 }

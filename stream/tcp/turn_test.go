@@ -3,6 +3,7 @@ package tcp
 import (
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/stream/stats"
+	"github.com/weirlb/weir/stream/upstream"
 )
 
 // oneTurn lets one turn be under way.
@@ -158,6 +160,34 @@ func TestTurnOfPackedSession(t *testing.T) {
 	}
 	pa.Write([]byte("ONE"))
 	h.hears(a, "ONE")
+	h.hears(pb, "two")
+}
+
+// A limit that a reload brings while a session is in the queue holds for it too.
+func TestTurnsOfOneThatWasInTheQueue(t *testing.T) {
+	var u conf.Upstream
+	h := newHarness(t, setup{edit: func(l *conf.Listener, c *conf.Upstream) { queueOf(1)(l, c); u = *c }})
+	a, pa := h.dial()
+	b := h.queue()
+	oneTurn(nil, &u)
+	u.Servers = slices.Clone(u.Servers)
+	u.Servers[0].MaxConns = 0
+	peers, err := upstream.Resolve(t.Context(), &u, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := h.group.Plan(&u, peers, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.group.Update(plan)
+	h.w.Reconsider()
+	pb := h.accept(0)
+	a.Write([]byte("one"))
+	h.hears(pa, "one")
+	b.Write([]byte("two"))
+	h.silent(pb)
+	pa.Write([]byte("ONE"))
 	h.hears(pb, "two")
 }
 
