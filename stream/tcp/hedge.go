@@ -17,7 +17,8 @@ import (
 // This file makes a second attempt to connect, to another peer, while the first
 // takes longer than it should ("The Tail at Scale", J. Dean and L. A. Barroso,
 // CACM 2013, hedged requests). The first to connect wins; the other is closed, and
-// is neither a failure nor a success of its peer.
+// is neither a failure nor a success of its peer. If that is the second, its peer can
+// still be given the session should it begin anew (hold.go).
 
 // hedge is a second attempt to connect.
 type hedge struct {

@@ -235,6 +235,32 @@ func TestAbandonedAttemptIsNoSample(t *testing.T) {
 	}
 }
 
+// A second attempt that is given up as the first has connected shows nothing of its
+// peer: the session can go there when the first ends it without a word.
+func TestPeerOfAbandonedHedgeIsLeft(t *testing.T) {
+	h := newHarness(t, setup{peers: 2, edit: func(l *conf.Listener, u *conf.Upstream) {
+		hedged(1)(l, u)
+		holding(l, u)
+	}})
+	c := h.client()
+	h.turnUntil("it connects", func() bool { return h.last() != nil && h.last().phase == connecting })
+	s := h.last()
+	h.w.startHedge(s)
+	h.w.OnEvent(s.token(up), unix.EPOLLOUT)
+	if s.phase != relaying || h.group.Stats(0).HedgesLost.Load() != 1 {
+		t.Fatalf("it is %s", s.phase)
+	}
+	first := h.accept(0)
+	h.accept(1).Close() // what was given up
+	c.Write([]byte("question"))
+	h.hears(first, "question")
+	first.Close()
+	second := h.accept(1)
+	h.hears(second, "question")
+	second.Close() // and not a third time
+	h.wantClosed(stats.PeerClosed)
+}
+
 // A second attempt at a peer that is demoted meanwhile does not become the
 // session's own.
 func TestHedgeLeavesDemotedPeer(t *testing.T) {

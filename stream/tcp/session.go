@@ -352,6 +352,7 @@ func (w *Worker) onConnected(s *session) bool {
 		return !w.nextUpstream(s, upstream.Failed, stats.ConnectFailed, decisions.ToItself)
 	}
 	if s.hasHedge() {
+		s.walk.Spare(s.extras.hedge.peer)
 		w.endHedge(s, upstream.Abandoned, decisions.NoFailure)
 	}
 	now := w.Loop.Now()

@@ -1,8 +1,6 @@
 package upstream
 
 import (
-	"slices"
-
 	"github.com/weirlb/weir/stream/balance"
 	"github.com/weirlb/weir/stream/internal/clock"
 )
@@ -139,7 +137,7 @@ func (d *Decision) addPrimaries(a *Attempts, now balance.Seconds) {
 	none.Grow(len(sh.peers[primary]))
 	d.add(sh.peers[primary], balance.Inspect(sh.state[primary], &none, now))
 	for i := range d.Candidates {
-		if slices.Contains(a.tried, d.Candidates[i].Peer) {
+		if a.hasTried(d.Candidates[i].Peer) {
 			d.Candidates[i].Left = balance.LeftTried
 		}
 	}

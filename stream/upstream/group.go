@@ -232,6 +232,7 @@ type Attempts struct {
 	left      int // attempts that may still end in failure and be followed by another
 	deadline  clock.Time
 	tried     []*Peer
+	spared    *Peer // of tried, but may be attempted again; nil = none
 }
 
 // Tried returns the attempted peers in order. It is valid until the next Begin.
@@ -241,7 +242,7 @@ func (a *Attempts) Tried() []*Peer { return a.tried }
 // It keeps the room that a has from earlier use.
 func (g *Group) Begin(a *Attempts, l Limits, now clock.Time) {
 	a.Key = a.Key[:0]
-	a.tried = a.tried[:0]
+	a.tried, a.spared = a.tried[:0], nil
 	a.Priority, a.recalled = 0, false
 	a.aim(g.shape.Load())
 	a.left = int(g.usable.Load())
@@ -275,7 +276,15 @@ func (a *Attempts) markTried() {
 	}
 }
 
-func (a *Attempts) hasTried(p *Peer) bool { return slices.Contains(a.tried, p) }
+func (a *Attempts) hasTried(p *Peer) bool { return p != a.spared && slices.Contains(a.tried, p) }
+
+// Spare lets the session attempt a peer again, once: an attempt of [Group.Beside] was
+// given up before it showed anything of it. The search begins anew in its tier.
+func (a *Attempts) Spare(p *Peer) {
+	a.spared = p
+	a.selection.Reset()
+	a.markTried()
+}
 
 // Pick chooses a peer for the session's next attempt and counts a connection
 // on it, or returns nil, and a.Denial says why. Every peer that it returns
@@ -385,6 +394,9 @@ func (g *Group) takeLocked(a *Attempts, now balance.Millis, d *Decision) *Peer {
 	}
 	p := sh.peers[a.tier][i]
 	a.selection.MarkTried(i)
+	if p == a.spared {
+		a.spared = nil
+	}
 	g.occupyLocked(p, now)
 	if now.Seconds()-p.balance.Checked > p.balance.FailTimeout {
 		// From now on others keep skipping an unavailable peer: this session
