@@ -84,8 +84,13 @@ func (s *Server) probe() {
 	}
 }
 
+// target is the peer as checks see it. One without a name is known by its address.
 func target(p *upstream.Peer) health.Target {
-	return health.Target{Addr: p.Addr, Path: p.Path, Host: p.Host}
+	host := p.Host
+	if host == "" && !p.IsUnix() {
+		host = p.Addr.Addr().WithZone("").String() // a zone means nothing to others
+	}
+	return health.Target{Addr: p.Addr, Path: p.Path, Host: host}
 }
 
 // probing is how a peer's checker tells its group. It begins with what is known

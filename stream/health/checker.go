@@ -17,7 +17,7 @@ import (
 type Target struct {
 	Addr netip.AddrPort // not valid for a unix socket
 	Path string         // of a unix socket
-	Host string         // the server's host as configured, for SNI and HTTP's Host
+	Host string         // the server's name or IP address, for TLS and HTTP's Host; "" = a unix socket
 }
 
 // Options are how a Checker starts, and whom it tells.

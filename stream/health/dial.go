@@ -22,7 +22,7 @@ const goodbye = 100 * time.Millisecond
 // An endpoint is where a check's connections go. It knows those that are open.
 type endpoint struct {
 	network, addr string // as for net.Dial
-	host          string // as configured
+	host          string // of the target
 	port          uint16 // 0 of a unix socket
 	tls           *tls.Config
 

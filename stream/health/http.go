@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weirlb/weir/conf"
 )
@@ -44,6 +45,9 @@ func hostHeader(at *endpoint) string {
 	}
 	if at.port != 0 && at.port != usual {
 		return net.JoinHostPort(host, strconv.Itoa(int(at.port)))
+	}
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
 	}
 	return host
 }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -88,6 +89,21 @@ func TestHTTP(t *testing.T) {
 	}
 	if n := connections.Load(); n != 3 {
 		t.Errorf("three checks made %d connections", n)
+	}
+}
+
+func TestHostHeader(t *testing.T) {
+	for want, at := range map[string]*endpoint{
+		"www.example":      {host: "www.example", port: 80},
+		"www.example:8080": {host: "www.example", port: 8080},
+		"192.0.2.1":        {host: "192.0.2.1", port: 80},
+		"[2001:db8::1]":    {host: "2001:db8::1", port: 443, tls: &tls.Config{}},
+		"[2001:db8::1]:80": {host: "2001:db8::1", port: 80, tls: &tls.Config{}},
+		"localhost":        {},
+	} {
+		if got := hostHeader(at); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
