@@ -177,7 +177,7 @@ func (c *Checker) run(k *check) {
 		}
 		start := c.now()
 		ctx, cancel := context.WithTimeout(c.all, k.Timeout)
-		r, err := k.probe.check(ctx)
+		r, err := try(ctx, k.probe)
 		failure := ""
 		if err != nil {
 			failure = cause(ctx, err, k.Timeout, k.Password)

@@ -34,7 +34,7 @@ func (p *fakeProbe) check(ctx context.Context) (reading, error) {
 	return p.f(ctx, len(p.starts)-1)
 }
 
-func (p *fakeProbe) end(last bool) { p.last = last }
+func (p *fakeProbe) end(last bool) { p.last = p.last || last }
 
 func fakeCheck(f func(ctx context.Context, n int) (reading, error)) (*check, *fakeProbe) {
 	h := testCheck(2, 3)
@@ -100,6 +100,32 @@ func TestJitter(t *testing.T) {
 		if len(seen) < 100 {
 			t.Errorf("only %d different intervals of %d", len(seen), len(p.starts)-1)
 		}
+	})
+}
+
+// A check that panics has failed, and its connection is not kept.
+func TestPanicIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *fakeProbe
+		k, p := fakeCheck(func(_ context.Context, n int) (reading, error) {
+			if n == 0 {
+				panic("a strange answer")
+			}
+			if !p.last {
+				t.Error("no goodbye after the panic")
+			}
+			return alive(""), nil
+		})
+		c := start([]*check{k}, Options{Jitter: none})
+		time.Sleep(900 * time.Millisecond)
+		if s := c.Checks()[0]; s.OK || s.Cause != "a panic at what the server says: a strange answer" {
+			t.Errorf("the check's state is %+v", s)
+		}
+		time.Sleep(time.Second)
+		if s := c.Checks()[0]; s.Passed != 1 {
+			t.Errorf("the check's state is %+v", s)
+		}
+		c.Stop()
 	})
 }
 

@@ -38,7 +38,7 @@
 //
 // Errors: [Start] returns mistakes of the configuration. A failed check is no
 // error: its cause is one short line without passwords, in [Verdict] and
-// [CheckState].
+// [CheckState]. A panic while a check reads what a server sends is a failed one.
 //
 // Ownership: each check has a goroutine, which owns its probe and all of its
 // connections. [Checker.Stop] ends them, in whatever they wait. A Checker's

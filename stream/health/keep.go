@@ -53,16 +53,19 @@ func (k *keeper) connect(ctx context.Context) error {
 		return err
 	}
 	defer l.until(ctx)()
+	defer func() {
+		if k.link != l { // open may have panicked, too
+			l.Close()
+		}
+	}()
 	var c net.Conn = l
 	if !k.bare {
 		if c, err = k.at.secure(ctx, l); err != nil {
-			l.Close()
 			return err
 		}
 	}
 	s, err := k.open(ctx, l, c)
 	if err != nil {
-		l.Close()
 		return err
 	}
 	k.link, k.conn, k.session = l, c, s

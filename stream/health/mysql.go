@@ -1,6 +1,8 @@
 package health
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -68,7 +70,11 @@ func openMySQL(ctx context.Context, h *conf.HealthCheck, at *endpoint, c net.Con
 	config.TLS = at.tls
 	config.ConnectionAttributes = "program_name:weir"
 	config.Logger = &mysql.NopLogger{}
-	config.DialFunc = func(context.Context, string, string) (net.Conn, error) { return c, nil }
+	in, err := readGreeting(c)
+	if err != nil {
+		return nil, err
+	}
+	config.DialFunc = func(context.Context, string, string) (net.Conn, error) { return &greetedConn{c, in}, nil }
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
@@ -78,6 +84,54 @@ func openMySQL(ctx context.Context, h *conf.HealthCheck, at *endpoint, c net.Con
 		return nil, mysqlError("logging in", err)
 	}
 	return conn.(mysqlConn), nil
+}
+
+// A greetedConn is a connection whose greeting was looked at.
+type greetedConn struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (c *greetedConn) Read(b []byte) (int, error) { return c.r.Read(b) }
+
+// readGreeting waits for the server's first packet, and leaves it to be read
+// again if the driver can read it. Where it can't the driver panics, and one that
+// panics before it is logged in leaves a goroutine behind.
+func readGreeting(c net.Conn) (*bufio.Reader, error) {
+	const header = 4 // length (3 bytes) and number of the packet
+	r := bufio.NewReader(c)
+	b, err := r.Peek(header)
+	if err != nil {
+		return nil, doing("logging in", err)
+	}
+	size := header + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
+	if size <= r.Size() {
+		if b, err = r.Peek(size); err != nil {
+			return nil, doing("logging in", err)
+		}
+		if isGreeting(b[header:]) {
+			return r, nil
+		}
+	}
+	b, _ = r.Peek(r.Buffered())
+	return nil, fmt.Errorf("the server greets with %s, which is not MySQL's protocol", quote(b))
+}
+
+// isGreeting reports whether the first packet has all that its kind begins with:
+// an error, or a handshake of version 10, which all servers since 3.21 speak.
+func isGreeting(b []byte) bool {
+	switch {
+	case len(b) > 3 && b[0] == 0xff: // number (2 bytes), perhaps # and state (5 bytes), text
+		return b[3] != '#' || len(b) >= 9
+	case len(b) > 1 && b[0] == 10:
+		const (
+			first  = 4 + 8 + 1 + 2           // connection, scramble, filler, capabilities
+			second = 1 + 2 + 2 + 1 + 10 + 13 // charset, status, capabilities, length, reserved, scramble; not before 4.1
+		)
+		_, rest, ok := bytes.Cut(b[1:], []byte{0}) // after the version
+		return ok && (len(rest) == first || len(rest) >= first+second)
+	}
+	return false
 }
 
 // mysqlError returns what the server said, if it was the server.

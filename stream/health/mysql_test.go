@@ -20,6 +20,7 @@ import (
 type fakeTable struct {
 	columns []string
 	rows    [][]any
+	raw     string // the whole answer instead, in one packet
 }
 
 func pairs(list ...any) fakeTable {
@@ -82,6 +83,10 @@ func fakeMySQL(answers map[string]fakeTable) func(net.Conn) {
 				if strings.HasPrefix(string(q[1:]), begin) {
 					t = answer
 				}
+			}
+			if t.raw != "" {
+				write([]byte(t.raw))
+				continue
 			}
 			if t.columns == nil {
 				write(append([]byte{0xff, 0x28, 0x04}, "#42000You have an error in your SQL syntax"...)) // 1064
@@ -169,6 +174,35 @@ func TestMySQL(t *testing.T) {
 		})
 	}
 	newProber(t, serve(t, fakeMySQL(nil)), conf.CheckMySQL, nil).wantOK("") // it lets nobody in, too
+}
+
+// Greetings that the driver would panic on, the first of MySQL's X protocol.
+func TestMySQLGreetings(t *testing.T) {
+	for hello, want := range map[string]string{
+		"\x05\x00\x00\x00\x0b\x08\x05\x1a\x00": `the server greets with "\x05\x00\x00\x00\v\b\x05\x1a\x00", which is not MySQL's protocol`,
+		"\x03\x00\x00\x00\xff\x10\x04":         `the server greets with "\x03\x00\x00\x00\xff\x10\x04", which is not MySQL's protocol`,
+		"\x04\x00\x00\x00\xff\x10\x04#":        `the server greets with "\x04\x00\x00\x00\xff\x10\x04#", which is not MySQL's protocol`,
+		"\x06\x00\x00\x00\x0a5.5\x00\x01":      `the server greets with "\x06\x00\x00\x00\n5.5\x00\x01", which is not MySQL's protocol`,
+		"\x00\x00\x00\x00":                     `the server greets with "\x00\x00\x00\x00", which is not MySQL's protocol`,
+		"SSH-2.0-OpenSSH\r\n":                  `the server greets with "SSH-2.0-OpenSSH\r\n", which is not MySQL's protocol`,
+		"\x0b\x00\x00\x00\xff\x10\x04Too many": `logging in: Error 1040: Too many`,
+	} {
+		target := serve(t, func(c net.Conn) {
+			io.WriteString(c, hello)
+			silent(c)
+		})
+		newProber(t, target, conf.CheckMySQL, nil).wantFailure(want)
+		newProber(t, target, conf.CheckMySQL, asWeir).wantFailure(want)
+	}
+}
+
+// An answer that the driver panics on is a failure, and leaves nothing behind.
+func TestMySQLPanic(t *testing.T) {
+	short := fakeTable{raw: "\xff\x10\x04"}
+	p := newProber(t, serve(t, fakeMySQL(map[string]fakeTable{"SHOW": short})), conf.CheckMySQL, asWeir)
+	for range 2 {
+		p.wantFailure("a panic at what the server says: runtime error: index out of range [3] with length 3")
+	}
 }
 
 // A realMariaDB is a server that lets the users root (on its unix socket) and

@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/weirlb/weir/conf"
 )
@@ -13,9 +14,22 @@ type probe interface {
 	// failure. It returns as soon as ctx is done.
 	check(ctx context.Context) (reading, error)
 	// end is called after each check, and with last = true once more when there
-	// will be no other. It says goodbye and closes the connection, unless that
-	// is kept for the next check. It takes no longer than [goodbye].
+	// will be no other or when the check has panicked. It says goodbye and closes
+	// the connection, unless that is kept for the next check. It takes no longer
+	// than [goodbye].
 	end(last bool)
+}
+
+// try has a probe check once. A panic is a failure: some of the protocols are
+// read by others' code, which may not expect what a wrong server sends.
+func try(ctx context.Context, p probe) (r reading, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			p.end(true)
+			r, err = reading{}, fmt.Errorf("a panic at what the server says: %v", reason)
+		}
+	}()
+	return p.check(ctx)
 }
 
 // kinds makes the probe of each kind of check. A mistake in the configuration

@@ -178,7 +178,7 @@ func newProber(t *testing.T, target Target, kind conf.CheckKind, edit func(*conf
 func (p *prober) once() (reading, string) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.h.Timeout)
 	defer cancel()
-	r, err := p.check(ctx)
+	r, err := try(ctx, p.probe)
 	defer p.end(false)
 	if err != nil {
 		return reading{}, cause(ctx, err, p.h.Timeout, p.h.Password)
