@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlb/weir/conf"
@@ -130,6 +131,43 @@ func (l *link) Close() error {
 	delete(l.at.open, l)
 	l.at.mu.Unlock()
 	return l.Conn.Close()
+}
+
+// A bounded connection gives a library no more of what a server sends than one
+// check may read.
+type bounded struct {
+	net.Conn
+	most int64        // bytes in one check
+	left atomic.Int64 // of them; any goroutine, since pgx also reads on one of its own
+}
+
+func newBounded(c net.Conn, most int64) *bounded {
+	b := &bounded{Conn: c, most: most}
+	b.renew()
+	return b
+}
+
+// renew begins another check.
+func (b *bounded) renew() { b.left.Store(b.most) }
+
+// spent returns an error if the server has sent too much.
+func (b *bounded) spent() error {
+	if b.left.Load() > 0 {
+		return nil
+	}
+	return fmt.Errorf("the server sends more than %d KiB", b.most>>10)
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if int64(len(p)) > 2*b.most {
+		b.left.Store(0) // room for a packet whose length the server has announced
+	}
+	if err := b.spent(); err != nil {
+		return 0, err
+	}
+	n, err := b.Conn.Read(p[:min(int64(len(p)), b.left.Load())])
+	b.left.Add(-int64(n))
+	return n, err
 }
 
 // until closes the link when ctx is done, unless the function that it returns

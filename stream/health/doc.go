@@ -34,7 +34,8 @@
 // added by chance. A Checker's first checks start within 50 ms. The timeout
 // bounds all of one check, connecting included; its goodbye may take 100 ms
 // more. A check never overlaps itself: the next one is late instead. No more
-// than 64 KiB of what a server sends are kept, 128 KiB of HTTP.
+// than 64 KiB of what a server sends are kept, 128 KiB of HTTP and 256 KiB of
+// MySQL; one that sends more than that to a check of postgres or mysql fails it.
 //
 // Errors: [Start] returns mistakes of the configuration. A failed check is no
 // error: its cause is one short line without passwords, in [Verdict] and

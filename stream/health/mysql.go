@@ -29,15 +29,14 @@ import (
 func newMySQL(h *conf.HealthCheck, at *endpoint) (probe, error) {
 	if h.User != "" {
 		return &keeper{at: at, bare: true, open: func(ctx context.Context, l *link, _ net.Conn) (session, error) {
-			c, err := openMySQL(ctx, h, at, l)
-			return &mysqlSession{check: h, conn: c}, err
+			return openMySQL(ctx, h, at, l)
 		}}, nil
 	}
 	if h.Role != conf.AnyRole || h.Galera {
 		return nil, errors.New("role and galera need a user")
 	}
 	return &visit{at: at, bare: true, talk: func(ctx context.Context, c net.Conn) (reading, error) {
-		conn, err := openMySQL(ctx, h, at, c)
+		s, err := openMySQL(ctx, h, at, c)
 		var e *mysql.MySQLError
 		if errors.As(err, &e) && (e.Number == accessDenied || e.Number == accessDeniedNoPassword) {
 			return alive("answers, and wants a user"), nil
@@ -45,7 +44,7 @@ func newMySQL(h *conf.HealthCheck, at *endpoint) (probe, error) {
 		if err != nil {
 			return reading{}, err
 		}
-		conn.Close()
+		s.bye()
 		return alive(""), nil
 	}}, nil
 }
@@ -63,27 +62,33 @@ type mysqlConn interface {
 	driver.QueryerContext
 }
 
-func openMySQL(ctx context.Context, h *conf.HealthCheck, at *endpoint, c net.Conn) (mysqlConn, error) {
+// mysqlBytes bounds what a check reads: a replica lists all GTIDs that it has
+// executed, of each of its sources.
+const mysqlBytes = 4 * maxBytes
+
+func openMySQL(ctx context.Context, h *conf.HealthCheck, at *endpoint, c net.Conn) (*mysqlSession, error) {
 	config := mysql.NewConfig()
 	config.User, config.Passwd = h.User, h.Password
 	config.Net, config.Addr = at.network, at.addr
 	config.TLS = at.tls
 	config.ConnectionAttributes = "program_name:weir"
 	config.Logger = &mysql.NopLogger{}
-	in, err := readGreeting(c)
+	s := &mysqlSession{check: h, in: newBounded(c, mysqlBytes)}
+	greeted, err := readGreeting(s.in)
 	if err != nil {
 		return nil, err
 	}
-	config.DialFunc = func(context.Context, string, string) (net.Conn, error) { return &greetedConn{c, in}, nil }
+	config.DialFunc = func(context.Context, string, string) (net.Conn, error) { return &greetedConn{c, greeted}, nil }
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
 	}
 	conn, err := connector.Connect(ctx)
 	if err != nil {
-		return nil, mysqlError("logging in", err)
+		return nil, s.error("logging in", err)
 	}
-	return conn.(mysqlConn), nil
+	s.conn = conn.(mysqlConn)
+	return s, nil
 }
 
 // A greetedConn is a connection whose greeting was looked at.
@@ -134,8 +139,15 @@ func isGreeting(b []byte) bool {
 	return false
 }
 
-// mysqlError returns what the server said, if it was the server.
-func mysqlError(what string, err error) error {
+type mysqlSession struct {
+	check     *conf.HealthCheck
+	in        *bounded // below conn
+	conn      mysqlConn
+	statement int // in replicaStatements, the first that this server may know
+}
+
+// error returns what the server said, if it was the server.
+func (s *mysqlSession) error(what string, err error) error {
 	var e *mysql.MySQLError
 	if errors.As(err, &e) {
 		return fmt.Errorf("%s: %w", what, e)
@@ -143,18 +155,16 @@ func mysqlError(what string, err error) error {
 	if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) {
 		err = io.EOF // that is what the driver means
 	}
+	if spent := s.in.spent(); spent != nil {
+		err = spent
+	}
 	return doing(what, err)
-}
-
-type mysqlSession struct {
-	check     *conf.HealthCheck
-	conn      mysqlConn
-	statement int // in replicaStatements, the first that this server may know
 }
 
 func (s *mysqlSession) bye() { s.conn.Close() }
 
 func (s *mysqlSession) ask(ctx context.Context) (reading, error) {
+	defer s.in.renew()
 	if s.check.Galera {
 		if err := s.askGalera(ctx); err != nil {
 			return reading{}, err
@@ -251,12 +261,12 @@ func (s *mysqlSession) pairs(ctx context.Context, query string) (map[string]stri
 	return pairs, err
 }
 
-// query returns rows by column. NULL is absent. It takes no more than a hundred
-// of them.
+// query returns rows by column. NULL is absent. It keeps no more than a hundred
+// of them, and reads all.
 func (s *mysqlSession) query(ctx context.Context, query string) ([]map[string]string, error) {
 	rows, err := s.conn.QueryContext(ctx, query, nil)
 	if err != nil {
-		return nil, mysqlError(query, err)
+		return nil, s.error(query, err)
 	}
 	defer rows.Close()
 	columns := rows.Columns()
@@ -266,7 +276,7 @@ func (s *mysqlSession) query(ctx context.Context, query string) ([]map[string]st
 		if err := rows.Next(values); err == io.EOF {
 			break
 		} else if err != nil {
-			return nil, mysqlError(query, err)
+			return nil, s.error(query, err)
 		}
 		row := map[string]string{}
 		for i, v := range values {
@@ -279,6 +289,9 @@ func (s *mysqlSession) query(ctx context.Context, query string) ([]map[string]st
 			}
 		}
 		list = append(list, row)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, s.error(query, err)
 	}
 	return list, nil
 }

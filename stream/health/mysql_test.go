@@ -20,6 +20,7 @@ import (
 type fakeTable struct {
 	columns []string
 	rows    [][]any
+	repeat  int    // each row is sent so often more
 	raw     string // the whole answer instead, in one packet
 }
 
@@ -110,7 +111,9 @@ func fakeMySQL(answers map[string]fakeTable) func(net.Conn) {
 						b = text(b, fmt.Sprint(v))
 					}
 				}
-				write(b)
+				for range 1 + t.repeat {
+					write(b)
+				}
 			}
 			write(end)
 		}
@@ -202,6 +205,23 @@ func TestMySQLPanic(t *testing.T) {
 	p := newProber(t, serve(t, fakeMySQL(map[string]fakeTable{"SHOW": short})), conf.CheckMySQL, asWeir)
 	for range 2 {
 		p.wantFailure("a panic at what the server says: runtime error: index out of range [3] with length 3")
+	}
+}
+
+// No more is read than a check may: not of rows, nor of a packet that is announced.
+func TestMySQLSendsTooMuch(t *testing.T) {
+	many := pairs("read_only", strings.Repeat("x", 200))
+	many.repeat = 50_000 // 10 MB
+	for what, answer := range map[string]fakeTable{"rows": many, "packet": {raw: strings.Repeat("\x01", 1<<20)}} {
+		t.Run(what, func(t *testing.T) {
+			p := newProber(t, serve(t, fakeMySQL(map[string]fakeTable{"SHOW": answer})), conf.CheckMySQL, asWeir)
+			p.wantFailure("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only'): the server sends more than 256 KiB")
+		})
+	}
+	// What one check has read is not counted in the next.
+	p := newProber(t, serve(t, fakeMySQL(map[string]fakeTable{"SHOW": pairs("read_only", "OFF")})), conf.CheckMySQL, asWeir)
+	for range 5000 {
+		p.wantOK("read_only is OFF")
 	}
 }
 

@@ -47,8 +47,9 @@ func newPostgres(h *conf.HealthCheck, at *endpoint) (probe, error) {
 	}
 	p := &postgres{check: h}
 	return &keeper{at: at, bare: true, open: func(ctx context.Context, l *link, _ net.Conn) (session, error) {
-		conn, err := openPostgres(ctx, config, l)
-		return &postgresSession{p, conn}, err
+		in := newBounded(l, maxBytes)
+		conn, err := openPostgres(ctx, config, in)
+		return &postgresSession{p, conn, in}, err
 	}}, nil
 }
 
@@ -102,7 +103,7 @@ func postgresConfig(h *conf.HealthCheck, tls *tls.Config) (*pgconn.Config, error
 	return config, nil
 }
 
-func openPostgres(ctx context.Context, config *pgconn.Config, l *link) (*pgconn.PgConn, error) {
+func openPostgres(ctx context.Context, config *pgconn.Config, c net.Conn) (*pgconn.PgConn, error) {
 	config = config.Copy()
 	used := false
 	config.DialFunc = func(context.Context, string, string) (net.Conn, error) {
@@ -110,7 +111,7 @@ func openPostgres(ctx context.Context, config *pgconn.Config, l *link) (*pgconn.
 			return nil, net.ErrClosed
 		}
 		used = true
-		return l, nil
+		return c, nil
 	}
 	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
@@ -137,6 +138,7 @@ type postgres struct {
 type postgresSession struct {
 	*postgres
 	conn *pgconn.PgConn
+	in   *bounded // below conn
 }
 
 const (
@@ -148,6 +150,7 @@ const (
 )
 
 func (s *postgresSession) ask(ctx context.Context) (reading, error) {
+	defer s.in.renew()
 	query, columns := askRole, 2
 	if s.check.Role == conf.Replica && s.check.MaxLag != conf.Off {
 		query, columns = askLag, 4

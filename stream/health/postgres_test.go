@@ -44,7 +44,13 @@ func fakePostgres(f func(query string) [][]byte) func(net.Conn) {
 				fields[i] = pgproto3.FieldDescription{Name: []byte("?column?"), DataTypeOID: 25}
 			}
 			b.Send(&pgproto3.RowDescription{Fields: fields})
-			b.Send(&pgproto3.DataRow{Values: row})
+			repeat := 1
+			if len(row[0]) > 1 {
+				repeat = 10_000 // rows without end, nearly
+			}
+			for range repeat {
+				b.Send(&pgproto3.DataRow{Values: row})
+			}
 			b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
 		}
 	}
@@ -96,6 +102,19 @@ func TestPostgres(t *testing.T) {
 				t.Errorf("read %v and lag %v, want %v and %v", r.role, r.lag, test.role, test.lag)
 			}
 		})
+	}
+}
+
+// No more is read than a check may.
+func TestPostgresSendsTooMuch(t *testing.T) {
+	value := make([]byte, 1<<10)
+	p := newProber(t, serve(t, fakePostgres(func(string) [][]byte { return [][]byte{value, value} })), conf.CheckPostgres, asWeir)
+	p.wantFailure("asking for its role: the server sends more than 64 KiB")
+
+	// What one check has read is not counted in the next.
+	p = newProber(t, serve(t, fakePostgres(func(string) [][]byte { return [][]byte{[]byte("f"), []byte("off")} })), conf.CheckPostgres, asWeir)
+	for range 2000 {
+		p.wantOK("pg_is_in_recovery is false")
 	}
 }
 
