@@ -39,7 +39,7 @@ func (k *keeper) check(ctx context.Context) (reading, error) {
 	}
 	if err := k.connect(ctx); err != nil {
 		// What the server itself has said tells more than that it is gone.
-		if step := new(stepError); said != nil && !errors.As(said, &step) {
+		if said != nil && isSaid(said) {
 			return reading{}, said
 		}
 		return reading{}, err
@@ -72,11 +72,21 @@ func (k *keeper) connect(ctx context.Context) error {
 	return nil
 }
 
+// isSaid reports whether the error of a check is what the server has said.
+func isSaid(err error) bool {
+	step := new(stepError)
+	return !errors.As(err, &step)
+}
+
 // ask asks on the kept connection, and keeps it only if all is well.
 func (k *keeper) ask(ctx context.Context) (reading, error) {
 	release := k.link.until(ctx)
 	r, err := k.session.ask(ctx)
-	if !release() || err != nil {
+	switch works := release(); {
+	case works && err == nil:
+	case works && isSaid(err):
+		k.end(true)
+	default:
 		k.link.Close()
 		k.session.bye() // it may hold more than the link
 		k.link, k.conn, k.session = nil, nil, nil

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -222,6 +223,38 @@ func TestMySQLSendsTooMuch(t *testing.T) {
 	p := newProber(t, serve(t, fakeMySQL(map[string]fakeTable{"SHOW": pairs("read_only", "OFF")})), conf.CheckMySQL, asWeir)
 	for range 5000 {
 		p.wantOK("read_only is OFF")
+	}
+}
+
+// A heardConn keeps what is read from it.
+type heardConn struct {
+	net.Conn
+	heard []byte
+}
+
+func (c *heardConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.heard = append(c.heard, b[:n]...)
+	return n, err
+}
+
+// A check that fails by what the server says leaves with COM_QUIT, like one that
+// ends: the server would count it as aborted.
+func TestMySQLQuits(t *testing.T) {
+	donor := pairs("wsrep_ready", "ON", "wsrep_local_state", "2", "wsrep_local_state_comment", "Donor/Desynced")
+	ends := make(chan []byte, 10)
+	serveMySQL := fakeMySQL(map[string]fakeTable{"SHOW GLOBAL STATUS": donor})
+	target := serve(t, func(c net.Conn) {
+		heard := &heardConn{Conn: c}
+		serveMySQL(heard)
+		ends <- heard.heard
+	})
+	p := newProber(t, target, conf.CheckMySQL, func(h *conf.HealthCheck) { asWeir(h); h.Galera = true })
+	for range 3 {
+		p.wantFailure("wsrep_local_state is 2 (Donor/Desynced)")
+		if heard := <-ends; !bytes.HasSuffix(heard, []byte("\x01\x00\x00\x00\x01")) {
+			t.Errorf("the last that the server heard is %q, want COM_QUIT", heard[max(0, len(heard)-40):])
+		}
 	}
 }
 
