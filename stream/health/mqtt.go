@@ -17,7 +17,8 @@ import (
 
 // newMQTT returns a probe that connects as a client of MQTT 3.1.1 with a clean
 // session, pings, and disconnects. Its client id is another one each time, so
-// that it takes over nobody's session.
+// that it takes over nobody's session. Without a user, being refused for that is
+// a success: the broker works, and wants a login. It may log each refusal.
 func newMQTT(h *conf.HealthCheck, at *endpoint) (probe, error) {
 	return &visit{at: at, talk: func(_ context.Context, c net.Conn) (reading, error) { return askMQTT(h, c) }}, nil
 }
@@ -37,7 +38,11 @@ func askMQTT(h *conf.HealthCheck, c net.Conn) (reading, error) {
 	if err != nil {
 		return reading{}, err
 	}
-	if code := p.(*packets.ConnackPacket).ReturnCode; code != packets.Accepted {
+	code := p.(*packets.ConnackPacket).ReturnCode
+	if h.User == "" && (code == packets.ErrRefusedBadUsernameOrPassword || code == packets.ErrRefusedNotAuthorised) {
+		return alive("answers, and wants a login"), nil
+	}
+	if code != packets.Accepted {
 		meaning := strings.ToLower(strings.TrimPrefix(packets.ConnackReturnCodes[code], "Connection Refused: "))
 		if meaning == "" {
 			meaning = "unknown"

@@ -68,7 +68,15 @@ func TestMQTT(t *testing.T) {
 		5:   "not authorised",
 		200: "unknown",
 	} {
-		newProber(t, serve(t, fakeMQTT(code, got)), conf.CheckMQTT, nil).wantFailure(fmt.Sprintf("refused with code %d: %s", code, meaning))
+		refusal := fmt.Sprintf("refused with code %d: %s", code, meaning)
+		target := serve(t, fakeMQTT(code, got))
+		newProber(t, target, conf.CheckMQTT, asWeir).wantFailure(refusal)
+		anonymous := newProber(t, target, conf.CheckMQTT, nil)
+		if code == 4 || code == 5 { // it works, and is not for everybody
+			anonymous.wantOK("answers, and wants a login")
+		} else {
+			anonymous.wantFailure(refusal)
+		}
 	}
 }
 
@@ -101,5 +109,7 @@ func TestRealMosquitto(t *testing.T) {
 			t.Errorf("Mosquitto says: %s", line)
 		}
 	}
-	newProber(t, loopback(port), conf.CheckMQTT, nil).wantFailure("refused with code 5: not authorised")
+	newProber(t, loopback(port), conf.CheckMQTT, nil).wantOK("answers, and wants a login") // as profile = "mqtt" asks
+	newProber(t, loopback(port), conf.CheckMQTT, func(h *conf.HealthCheck) { asWeir(h); h.Password = "hunter3" }).
+		wantFailure("refused with code 5: not authorised")
 }
