@@ -34,12 +34,12 @@ type redisSession struct {
 }
 
 func (s *redisSession) auth() error {
-	if s.check.Password == "" {
-		return nil
-	}
 	args := []string{"AUTH", s.check.Password}
-	if s.check.User != "" {
-		args = []string{"AUTH", s.check.User, s.check.Password}
+	switch {
+	case s.check.User != "":
+		args = []string{"AUTH", s.check.User, s.check.Password} // a user of nopass takes any, and the empty one
+	case s.check.Password == "":
+		return nil
 	}
 	_, err := s.do(args...)
 	return err

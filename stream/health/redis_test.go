@@ -73,6 +73,8 @@ func TestRedis(t *testing.T) {
 		{"wrong password", map[string]string{"AUTH hunter2": "-WRONGPASS not hunter2\r\n"}, func(h *conf.HealthCheck) { h.Password = "hunter2" }, 0, 0, "", "AUTH: WRONGPASS not (hidden)"},
 		{"no such command", map[string]string{}, func(h *conf.HealthCheck) { h.Password = "hunter2" }, 0, 0, "", "AUTH: ERR unknown command 'AUTH (hidden)'"},
 		{"user", map[string]string{"AUTH weir hunter2": "+OK\r\n", "PING": pong}, func(h *conf.HealthCheck) { h.User, h.Password = "weir", "hunter2" }, conf.AnyRole, -1, "", ""},
+		{"user without a password", map[string]string{"AUTH weir ": "+OK\r\n", "PING": pong}, func(h *conf.HealthCheck) { h.User = "weir" }, conf.AnyRole, -1, "", ""},
+		{"no such user", map[string]string{"AUTH weir ": "-WRONGPASS invalid username-password pair or user is disabled.\r\n", "PING": pong}, func(h *conf.HealthCheck) { h.User = "weir" }, 0, 0, "", "AUTH: WRONGPASS invalid username-password pair or user is disabled."},
 		{"not redis", map[string]string{"PING": "220 hello\r\n"}, nil, 0, 0, "", "waiting for the reply to PING: it is not Redis's protocol"},
 		{"huge", map[string]string{"PING": "$2147483647\r\n"}, nil, 0, 0, "", "waiting for the reply to PING: the reply is too large"},
 		{"many", map[string]string{"PING": "*2147483647\r\n"}, nil, 0, 0, "", "waiting for the reply to PING: the reply is too large"},
@@ -248,6 +250,11 @@ func TestRealRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A user without a password, where the default one needs one.
+	do(a, "ACL", "SETUSER", "weir", "on", "nopass", "+ping", "+role")
+	c := newProber(t, primary, conf.CheckRedis, func(h *conf.HealthCheck) { h.User, h.Role = "weir", conf.Primary })
+	c.wantOK("ROLE is master")
+
 	// The primary falls silent: its replica counts the time.
 	do(b, "REPLICAOF", "127.0.0.1", strconv.Itoa(int(nobody(t).Addr.Port())))
 	eventually(t, 20*time.Second, "the replica counts from then on", func() bool {
