@@ -22,7 +22,13 @@ type probes struct {
 // probed is a peer that is checked.
 type probed struct {
 	checker *health.Checker
-	checks  []conf.HealthCheck // that it was made of
+	made    recipe
+}
+
+// recipe is what a checker is made of.
+type recipe struct {
+	checks []conf.HealthCheck
+	digest string // of what their files held
 }
 
 // states returns how the checks of each peer are going.
@@ -54,16 +60,16 @@ func (ps *probes) stop(which func(*upstream.Peer, *probed) bool) {
 // probe starts and ends checkers, so that the peers have those that the
 // configuration says. Preconditions: mu is held.
 func (s *Server) probe() {
-	wanted := map[*upstream.Peer][]conf.HealthCheck{}
+	wanted := map[*upstream.Peer]recipe{}
 	for i := range s.cfg.Upstreams {
 		u := &s.cfg.Upstreams[i]
 		for _, p := range s.group(u.Name).Peers() {
-			wanted[p] = u.Checks
+			wanted[p] = recipe{u.Checks, s.digests[u.Name]}
 		}
 	}
 	s.probes.mu.Lock()
 	defer s.probes.mu.Unlock()
-	s.probes.stop(func(p *upstream.Peer, was *probed) bool { return !reflect.DeepEqual(was.checks, wanted[p]) })
+	s.probes.stop(func(p *upstream.Peer, was *probed) bool { return !reflect.DeepEqual(was.made, wanted[p]) })
 	for i := range s.cfg.Upstreams {
 		u := &s.cfg.Upstreams[i]
 		if len(u.Checks) == 0 {
@@ -79,7 +85,7 @@ func (s *Server) probe() {
 				s.logger.Error("check peer", "upstream", g.Name, "peer", p.Name, "address", p.String(), "error", err)
 				continue
 			}
-			s.probes.of[p] = &probed{c, u.Checks}
+			s.probes.of[p] = &probed{c, wanted[p]}
 		}
 	}
 }

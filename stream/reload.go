@@ -38,7 +38,7 @@ type Change struct {
 	Changed  []string // listeners whose settings differ; new sessions get them
 	Added    []string // peers, and whole upstreams
 	Removed  []string
-	Altered  []string // peers and upstreams whose settings differ
+	Altered  []string // peers and upstreams whose settings differ, or what files of their checks hold
 	Workers  [2]int   // before and after
 	Settings []string // of worker, log and admin
 
@@ -65,6 +65,7 @@ type transition struct {
 	groups   []*upstream.Group // in order; those that are new and those that stay
 	updates  []update
 	resolved map[string]answers // by upstream
+	digests  map[string]string  // of what the files of checks hold, by upstream
 
 	listeners counters // of the listeners in the new configuration
 
@@ -307,7 +308,7 @@ func changedSettings(was, is *conf.Config) []string {
 }
 
 func (s *Server) compareUpstreams(ctx context.Context, t *transition, workers int) error {
-	t.resolved = map[string]answers{}
+	t.resolved, t.digests = map[string]answers{}, map[string]string{}
 	for i := range t.cfg.Upstreams {
 		u := &t.cfg.Upstreams[i]
 		t.resolved[u.Name] = answers{}
@@ -316,6 +317,9 @@ func (s *Server) compareUpstreams(ctx context.Context, t *transition, workers in
 			return err
 		}
 		if err := health.Validate(u.Checks); err != nil {
+			return fmt.Errorf("upstream %q: %w", u.Name, err)
+		}
+		if t.digests[u.Name], err = health.Digest(u.Checks); err != nil {
 			return fmt.Errorf("upstream %q: %w", u.Name, err)
 		}
 		if _, err := checkCongestion(u.Congestion); err != nil {
@@ -334,7 +338,8 @@ func (s *Server) compareUpstreams(ctx context.Context, t *transition, workers in
 				return err
 			}
 			t.updates = append(t.updates, update{g, plan})
-			t.change.note(u, plan, s.cfg.Upstream(u.Name))
+			was := s.cfg.Upstream(u.Name)
+			t.change.note(u, plan, was != nil && sameUpstream(was, u) && s.digests[u.Name] == t.digests[u.Name])
 		}
 		t.groups = append(t.groups, g)
 	}
@@ -346,8 +351,9 @@ func (s *Server) compareUpstreams(ctx context.Context, t *transition, workers in
 	return nil
 }
 
-// note tells what a plan does to the peers of an upstream.
-func (c *Change) note(u *conf.Upstream, plan *upstream.Plan, was *conf.Upstream) {
+// note tells what a plan does to the peers of an upstream, which may itself be
+// the same as before.
+func (c *Change) note(u *conf.Upstream, plan *upstream.Plan, same bool) {
 	name := func(p *upstream.Peer) string {
 		if p.Name == p.String() {
 			return u.Name + "/" + p.Name
@@ -363,7 +369,7 @@ func (c *Change) note(u *conf.Upstream, plan *upstream.Plan, was *conf.Upstream)
 	for _, p := range plan.Changed {
 		c.Altered = append(c.Altered, name(p))
 	}
-	if was != nil && !sameUpstream(was, u) {
+	if !same {
 		c.Altered = append(c.Altered, "upstream "+u.Name)
 	}
 }
@@ -570,7 +576,7 @@ func (s *Server) commit(t *transition) {
 		oldDecisions.Close()
 		s.lost.add(oldLog, oldDecisions)
 	}
-	s.resolved = t.resolved
+	s.resolved, s.digests = t.resolved, t.digests
 	s.directory.Follow(s.cfg)
 	s.probe()
 	s.pacing.keep(s.groups)

@@ -81,6 +81,7 @@ type Server struct {
 	cfg       *conf.Config       // guarded by mu; nil before Start is done
 	groups    []*upstream.Group  // guarded by mu
 	resolved  map[string]answers // guarded by mu: by upstream
+	digests   map[string]string  // guarded by mu: of what the files of checks held when cfg was loaded, by upstream
 	bindings  []*binding         // guarded by mu
 	workers   []*worker          // guarded by mu
 	leaving   []*worker          // guarded by mu: out of service, until their sessions have ended

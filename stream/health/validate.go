@@ -1,8 +1,10 @@
 package health
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"github.com/weirlb/weir/conf"
 )
@@ -22,4 +24,27 @@ func Validate(checks []conf.HealthCheck) error {
 		}
 	}
 	return nil
+}
+
+// Digest returns a text that is another one when the files that the checks name
+// hold something else. Start reads them, and a Checker goes by what they held.
+func Digest(checks []conf.HealthCheck) (string, error) {
+	sum := sha256.New()
+	for i := range checks {
+		o := checks[i].TLS
+		if o == nil {
+			continue
+		}
+		for _, path := range []string{o.CAFile, o.CertFile, o.KeyFile} {
+			if path == "" {
+				continue
+			}
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return "", fmt.Errorf("health_check %q: %w", checks[i].Kind, err)
+			}
+			fmt.Fprintf(sum, "%d %s", len(content), content)
+		}
+	}
+	return string(sum.Sum(nil)), nil
 }
