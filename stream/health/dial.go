@@ -150,6 +150,12 @@ func newBounded(c net.Conn, most int64) *bounded {
 // renew begins another check.
 func (b *bounded) renew() { b.left.Store(b.most) }
 
+// spend ends the check's reading, as if the server had sent what it announces.
+func (b *bounded) spend() error {
+	b.left.Store(0)
+	return b.spent()
+}
+
 // spent returns an error if the server has sent too much.
 func (b *bounded) spent() error {
 	if b.left.Load() > 0 {
@@ -159,9 +165,6 @@ func (b *bounded) spent() error {
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
-	if int64(len(p)) > 2*b.most {
-		b.left.Store(0) // room for a packet whose length the server has announced
-	}
 	if err := b.spent(); err != nil {
 		return 0, err
 	}

@@ -78,7 +78,9 @@ func openMySQL(ctx context.Context, h *conf.HealthCheck, at *endpoint, c net.Con
 	if err != nil {
 		return nil, err
 	}
-	config.DialFunc = func(context.Context, string, string) (net.Conn, error) { return &greetedConn{c, greeted}, nil }
+	config.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		return &greetedConn{Conn: c, in: s.in, r: greeted, hidden: at.tls != nil}, nil
+	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
@@ -91,30 +93,77 @@ func openMySQL(ctx context.Context, h *conf.HealthCheck, at *endpoint, c net.Con
 	return s, nil
 }
 
-// A greetedConn is a connection whose greeting was looked at.
+// A greetedConn is a connection whose greeting was looked at. It ends before a
+// packet that the driver would make too much room for, unless TLS hides it.
 type greetedConn struct {
 	net.Conn
-	r *bufio.Reader
+	in     *bounded
+	r      *bufio.Reader // of in
+	hidden bool
+	left   int // bytes of the packet that is being read
 }
 
-func (c *greetedConn) Read(b []byte) (int, error) { return c.r.Read(b) }
+func (c *greetedConn) Read(b []byte) (int, error) {
+	if c.hidden {
+		return c.r.Read(b)
+	}
+	if c.left == 0 {
+		var err error
+		if c.left, err = c.packet(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := c.r.Read(b[:min(len(b), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// packet returns the size of the next packet, its header included.
+func (c *greetedConn) packet() (int, error) {
+	b, err := c.r.Peek(mysqlHeader)
+	if err != nil {
+		return 0, err
+	}
+	size, number := mysqlSize(b), b[3]
+	if size > mysqlBytes {
+		return 0, c.in.spend()
+	}
+	if number != 1 || size == mysqlHeader {
+		return size, nil
+	}
+	// The first that answers a query, with the number of columns: one of more
+	// than a byte begins with one of these.
+	if b, err = c.r.Peek(mysqlHeader + 1); err != nil {
+		return 0, err
+	}
+	if kind := b[mysqlHeader]; 0xfc <= kind && kind <= 0xfe {
+		return 0, c.in.spend()
+	}
+	return size, nil
+}
+
+// mysqlHeader is the size of a packet's header: length (3 bytes) and number.
+const mysqlHeader = 4
+
+// mysqlSize returns the size of a packet by its header, that included.
+func mysqlSize(header []byte) int {
+	return mysqlHeader + int(header[0]) + int(header[1])<<8 + int(header[2])<<16
+}
 
 // readGreeting waits for the server's first packet, and leaves it to be read
 // again if the driver can read it. Where it can't the driver panics, and one that
 // panics before it is logged in leaves a goroutine behind.
 func readGreeting(c net.Conn) (*bufio.Reader, error) {
-	const header = 4 // length (3 bytes) and number of the packet
 	r := bufio.NewReader(c)
-	b, err := r.Peek(header)
+	b, err := r.Peek(mysqlHeader)
 	if err != nil {
 		return nil, doing("logging in", err)
 	}
-	size := header + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
-	if size <= r.Size() {
+	if size := mysqlSize(b); size <= r.Size() {
 		if b, err = r.Peek(size); err != nil {
 			return nil, doing("logging in", err)
 		}
-		if isGreeting(b[header:]) {
+		if isGreeting(b[mysqlHeader:]) {
 			return r, nil
 		}
 	}

@@ -209,11 +209,11 @@ func TestMySQLPanic(t *testing.T) {
 	}
 }
 
-// No more is read than a check may: not of rows, nor of a packet that is announced.
+// No more is read than a check may: not of rows, nor of what is announced.
 func TestMySQLSendsTooMuch(t *testing.T) {
 	many := pairs("read_only", strings.Repeat("x", 200))
 	many.repeat = 50_000 // 10 MB
-	for what, answer := range map[string]fakeTable{"rows": many, "packet": {raw: strings.Repeat("\x01", 1<<20)}} {
+	for what, answer := range map[string]fakeTable{"rows": many, "packet": {raw: strings.Repeat("\x01", 1<<20)}, "columns": {raw: "\xfe\x00\x00\x00\x00\x40\x00\x00\x00"}} {
 		t.Run(what, func(t *testing.T) {
 			p := newProber(t, serve(t, fakeMySQL(map[string]fakeTable{"SHOW": answer})), conf.CheckMySQL, asWeir)
 			p.wantFailure("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only'): the server sends more than 256 KiB")
