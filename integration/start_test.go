@@ -76,9 +76,8 @@ func TestStartCanBeInterrupted(t *testing.T) {
 	if p.exited() {
 		t.Fatal("weir has not waited")
 	}
-	p.ended = true
 	p.signal(syscall.SIGTERM)
-	eventually(t, 5*time.Second, "weir ends on SIGTERM", p.exited)
+	p.wantStartFailure("start called off by signal: terminated")
 }
 
 func TestConfigurationFileIsMissing(t *testing.T) {

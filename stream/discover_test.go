@@ -10,10 +10,46 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/weirlb/weir/conf"
 	"github.com/weirlb/weir/integration/dnstest"
 	"github.com/weirlb/weir/stream"
 )
+
+// A reload that is called off while it waits for a name changes nothing, though a name
+// that is followed may be without an answer.
+func TestReloadThatIsCalledOff(t *testing.T) {
+	names := dnstest.Start(t)
+	names.SetSilent(true)
+	at := freePort(t)
+	s := mustStart(t, reloadConfig(at, named(t, "a")))
+	before := s.Peers("u")
+	next := reloadConfig(at, conf.Address{Host: "svc.example", Port: 1})
+	next.Upstreams[0].Servers[0].Resolve = true
+	server, err := conf.ParseServerAddress(names.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Resolver.Servers, next.Resolver.Timeout = []conf.Address{server}, time.Minute
+	for name, change := range map[string]func(context.Context, *conf.Config) (*stream.Change, error){"reload": s.Reload, "dry run": s.Diff} {
+		ctx, callOff := context.WithCancel(t.Context())
+		asked := names.Questions("svc.example", dns.TypeA)
+		failed := make(chan error)
+		go func() {
+			_, err := change(ctx, next)
+			failed <- err
+		}()
+		eventually(t, "the name server is asked", func() bool { return names.Questions("svc.example", dns.TypeA) > asked })
+		callOff()
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if now := s.Peers("u"); len(now) != 1 || now[0].Addr != before[0].Addr {
+			t.Errorf("%s: the peers are %v", name, now)
+		}
+	}
+}
 
 // A name that is resolved once keeps its addresses while others of its upstream
 // change, whatever the resolver would say of it now, until a reload.

@@ -284,6 +284,11 @@ func (s *Server) compare(ctx context.Context, t *transition) error {
 	if err := s.compareUpstreams(ctx, t, counting); err != nil {
 		return err
 	}
+	// A name that is followed may be without an answer, but not because nobody waited
+	// for one: its servers would be taken for gone.
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return fmt.Errorf("resolve names: %w", err)
+	}
 	t.listeners = s.listeners.extended(cfg.Listeners, counting)
 	return s.compareListeners(t, n)
 }

@@ -118,7 +118,9 @@ type notice struct {
 const noticesWaiting = 64
 
 // Start resolves names, opens the listening sockets and the logs, and starts
-// the workers. ctx bounds the name resolution. On error nothing is left open.
+// the workers. ctx bounds the name resolution: one that is canceled ends the start,
+// and after its deadline names that are followed are asked on while the server runs.
+// On error nothing is left open.
 func Start(ctx context.Context, cfg *conf.Config, opt Options) (*Server, error) {
 	s := &Server{
 		logger:  opt.Logger,
