@@ -24,7 +24,7 @@ test:
 # The tests that need root, network namespaces and eBPF, and nothing else.
 test-root:
 	@test "$$(id -u)" = 0 || { echo "make test-root: run it as root"; exit 1; }
-	CI=1 $(GO) test $(RACE) -timeout 20m -run 'NoSessionWithItself|DeadPeer|ConnectIntoSilence|VanishesIsDead|UDPAnswersFrom|UDPBroadcast|UDPPathMTU|UDPPortsRunOut|PrimaryIsPartitioned|ChecksArePolite|UpgradeInAContainer' ./integration
+	CI=1 $(GO) test $(RACE) -timeout 20m -run 'NoSessionWithItself|DeadPeer|ConnectIntoSilence|VanishesIsDead|UDPAnswersFrom|UDPBroadcast|UDPPathMTU|UDPPortsRunOut|PrimaryIsPartitioned|ChecksArePolite|UpgradeInAContainer|FormattingKeeps' ./integration
 	CI=1 $(GO) test $(RACE) ./ebpf/...
 
 lint:

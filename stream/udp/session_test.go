@@ -674,7 +674,7 @@ func TestDatagramsAreCountedFromNowOn(t *testing.T) {
 			peer := socketOn(t, "127.0.0.1")
 			h := newHarness(t, setup{}, addrOf(peer))
 			if !h.w.coalesce || !h.w.segment {
-				t.Skip("needs Linux 5.0 (UDP_GRO)")
+				t.Fatal("needs Linux 5.0 (UDP_GRO)")
 			}
 			sendTogether(t, h.client(), 3)
 			l := *h.listener
