@@ -13,6 +13,7 @@ type going struct {
 	peers     map[*upstream.Peer]bool // that are removed
 	ends      map[holder]bool         // whose sessions end
 	listeners map[listenerID]bool     // all of whose addresses are closed
+	covered   map[listenerID]bool     // of these: whose clients find another listener
 }
 
 // holder is who has sessions of one protocol.
@@ -32,9 +33,11 @@ func (s *Server) countAffected(ctx context.Context, t *transition) {
 	}
 	count := func(workers []*worker, leaving bool) {
 		s.look(ctx, workers, func(_ *worker, v *history.Live) bool {
-			gone := g.peers[v.Peer] || g.listeners[listenerID{v.Listener, v.Protocol}]
-			ends := g.ends[holder{v.Peer, v.Protocol}] || v.Protocol == conf.UDP && leaving
-			if gone || ends {
+			id, udp := listenerID{v.Listener, v.Protocol}, v.Protocol == conf.UDP
+			closed := g.listeners[id]
+			// Datagrams for an address that nobody listens on have no other session to go to.
+			ends := g.ends[holder{v.Peer, v.Protocol}] && !(udp && closed && !g.covered[id]) || udp && leaving
+			if g.peers[v.Peer] || closed || ends {
 				t.change.Affected++
 			}
 			if ends {
@@ -49,7 +52,7 @@ func (s *Server) countAffected(ctx context.Context, t *transition) {
 }
 
 func (s *Server) going(t *transition) *going {
-	g := &going{peers: map[*upstream.Peer]bool{}, ends: map[holder]bool{}, listeners: map[listenerID]bool{}}
+	g := &going{peers: map[*upstream.Peer]bool{}, ends: map[holder]bool{}, listeners: map[listenerID]bool{}, covered: map[listenerID]bool{}}
 	end := func(p *upstream.Peer, fate conf.Fate, datagrams bool) {
 		g.ends[holder{p, conf.TCP}] = fate == conf.CloseFate || fate == conf.DrainFate && t.cfg.Worker.ShutdownTimeout != conf.Off
 		g.ends[holder{p, conf.UDP}] = datagrams
@@ -75,7 +78,9 @@ func (s *Server) going(t *transition) *going {
 		}
 	}
 	for _, b := range t.closed {
-		g.listeners[listenerID{b.name, b.place.protocol}] = true
+		id := listenerID{b.name, b.place.protocol}
+		g.listeners[id] = true
+		g.covered[id] = g.covered[id] || t.covers(b)
 	}
 	for b := range t.stay {
 		delete(g.listeners, listenerID{b.name, b.place.protocol})

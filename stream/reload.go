@@ -44,9 +44,9 @@ type Change struct {
 
 	// Affected are the sessions of peers and listeners that go. Ended are those of
 	// TCP that on_state has closed, at once or when their time to drain is over,
-	// and of UDP those of peers that are removed or set down and of workers that
-	// go: the client's next datagram begins another session. Others run on. A
-	// listener that loses some of its addresses and not all is not counted.
+	// and of UDP those of workers that go and, if their listener stays, of peers that
+	// are set down or, unless on_state keeps them, removed: the client's next datagram
+	// begins another session. Others run on. A listener that loses some of its addresses and not all is not counted.
 	Affected, Ended int
 }
 
@@ -651,7 +651,13 @@ func (t *transition) serving() []*binding {
 
 // covers reports whether clients of a binding that goes find another one.
 func (t *transition) covers(gone *binding) bool {
-	covering := func(b *binding) bool { return b.place.protocol == gone.place.protocol && b.bound.Covers(gone.bound) }
+	covering := func(b *binding) bool {
+		a := b.bound
+		if a.IsZero() { // not open yet
+			a = b.place.addr
+		}
+		return b.place.protocol == gone.place.protocol && a.Covers(gone.bound)
+	}
 	for _, b := range t.stay {
 		if covering(b) {
 			return true

@@ -245,7 +245,9 @@ func TestDatagramsLeaveARemovedUpstream(t *testing.T) {
 			t.Errorf("the change is %+v, want %d ended", change, ended)
 		}
 		// With its listener gone too, a session has nowhere to go.
-		mustReload(t, s, reloadConfig(freePort(t), name("tcp")))
+		if change = mustReload(t, s, reloadConfig(freePort(t), name("tcp"))); change.Affected != 1 || change.Ended != 0 {
+			t.Errorf("without a listener the change is %+v, want none ended", change)
+		}
 		if got := ask(); got != want {
 			t.Errorf("%s answered without a listener, want %s", got, want)
 		}

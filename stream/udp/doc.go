@@ -17,8 +17,10 @@
 // "none" and each would have been enough to end it. A datagram that comes after
 // the end begins a new session, with a new selection. So does one whose session's peer
 // has refused an earlier datagram (ICMP port unreachable), was set down by the
-// operator or is no longer in the configuration: such sessions end there and then, and no client talks to a dead
-// peer for longer than it takes to be refused once.
+// operator or, unless on_state keeps it, is no longer in the configuration: such
+// sessions end there and then, and no client talks to a dead peer for longer than it
+// takes to be refused once. Only where the listener has gone too they run on, as
+// there is nobody to begin another one.
 //
 // What counts as a failure of the peer is nginx's: a refusal, when the session
 // ends; too few answers by idle_timeout, if `responses` asks for some. A refusal
@@ -28,10 +30,10 @@
 //
 // A session takes one descriptor, a slot of about 250 bytes, its entry in a map,
 // and a local port: connected sockets share net.ipv4.ip_local_port_range, idle
-// ones included, whatever their peer. At max_sessions, and when the process has no room, a new session takes
-// the place of another one of its listener, be it from before a reload: the longest idle of those that have
-// had one datagram and no answer, else the longest idle one, if nothing has
-// moved in it for a second. A flood of new clients so pushes out itself. If
+// ones included, whatever their peer. At max_sessions, and when the process has no
+// room, a new session takes the place of another one of its listener, be it from
+// before a reload: the longest idle of those that have had one datagram and no
+// answer, else the longest idle one, if nothing has moved in it for a second. A flood of new clients so pushes out itself. If
 // there is no such session the datagram is dropped and counted.
 //
 // Nothing waits: a datagram that a socket has no room for is dropped and
