@@ -56,6 +56,23 @@ func otherEnd(t *testing.T, file *os.File) *handover.Conn {
 	return c
 }
 
+// beginHandOver has the server hand over to an end that the test plays. failed gets
+// the error.
+func beginHandOver(t *testing.T, s *stream.Server) (theirs *handover.Conn, failed <-chan error) {
+	t.Helper()
+	ours, file, err := handover.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ours.Close() })
+	c := make(chan error, 1)
+	go func() {
+		_, err := s.HandOver(t.Context(), ours, true)
+		c <- err
+	}()
+	return otherEnd(t, file), c
+}
+
 func tryHandOver(t *testing.T, old *stream.Server, cfg *conf.Config, sessions bool) (*stream.Server, int, error) {
 	t.Helper()
 	ours, file, err := handover.Pair()
@@ -345,17 +362,7 @@ func TestHandOverAtWork(t *testing.T) {
 func TestHandOverOfNumbers(t *testing.T) {
 	at := freePort(t)
 	s := mustStart(t, reloadConfig(at, named(t, "a")))
-	ours, file, err := handover.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ours.Close()
-	theirs := otherEnd(t, file)
-	failed := make(chan error)
-	go func() {
-		_, err := s.HandOver(t.Context(), ours, true)
-		failed <- err
-	}()
+	theirs, failed := beginHandOver(t, s)
 	hello, _, err := theirs.Expect(handover.Hello)
 	if err != nil {
 		t.Fatal(err)
@@ -754,17 +761,7 @@ func TestHandOverToAnotherVersion(t *testing.T) {
 func TestHandOverRefusesOrders(t *testing.T) {
 	s := mustStart(t, reloadConfig(freePort(t), named(t, "a")))
 	peer := s.Peers("u")[0].Addr
-	ours, file, err := handover.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ours.Close()
-	theirs := otherEnd(t, file)
-	failed := make(chan error)
-	go func() {
-		_, err := s.HandOver(t.Context(), ours, true)
-		failed <- err
-	}()
+	theirs, failed := beginHandOver(t, s)
 	for {
 		m, fds, err := theirs.Receive()
 		handover.CloseAll(fds)

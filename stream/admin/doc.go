@@ -36,9 +36,8 @@
 // the token, 403 for pages in a browser and for what is allowed over a unix socket
 // only, 404 for names that nothing has, 405 with the methods that there are, 409 for
 // names that several have, for a reload that would end sessions and for what can't be
-// changed during an upgrade, 413, 415 for a
-// body that is not sent as JSON, 422 with "diagnostics" for a configuration with
-// mistakes, 503 while weir stops. In Go they are [*Error].
+// changed during an upgrade, 413, 415 for a body that is not sent as JSON, 422 with
+// "diagnostics" for a configuration with mistakes, 503 while weir stops. In Go they are [*Error].
 //
 // Bounds: [maxConnections] at a time, bodies of 64 KiB (configurations 32 MiB),
 // ten seconds to send a request and thirty to take an answer. Who is slower is cut

@@ -139,9 +139,9 @@ func (w *Worker) Keep(p *Parcel) {
 }
 
 // Adopt goes on with a session of another process, of the listening socket that
-// is bound to the address it names. It is l's session, whoever's the socket is
-// now: l has the upstream that the peer is counted in. The descriptor is the worker's from now on,
-// even if it returns false because it can't. It runs on the loop's thread.
+// is bound to the address it names. It is l's session, whoever's the socket is now: l
+// has the upstream that the peer is counted in. The descriptor is the worker's from
+// now on, even if it returns false because it can't. It runs on the loop's thread.
 func (w *Worker) Adopt(l *Listener, p *upstream.Peer, st *handover.UDPState, fds []int) bool {
 	i := w.boundTo(st)
 	if len(fds) != 1 || i < 0 || !st.Client.IsValid() {
